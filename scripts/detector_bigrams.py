@@ -1,4 +1,4 @@
-"""Print the table of proxy/redact/randomness.py, counted over honest text: `python scripts/detector_bigrams.py FOLDER…`.
+"""Print the table of proxy/redact/randomness.py, counted over honest text in folders that are given.
 
 The table changes a little with the text it is counted over; what it decides hardly does.
 """
@@ -10,13 +10,17 @@ import random
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+import itertools
+
 from scripts.detector_corpora import honest_texts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _LETTERS: Final = "abcdefghijklmnopqrstuvwxyz"
 ORDER: Final = _LETTERS + _LETTERS.upper() + "0_"
@@ -30,7 +34,7 @@ def table(words: Iterable[str]) -> list[str]:
     counts: Counter[str] = Counter()
     for word in words:
         plain = "_" + re.sub(r"[^a-zA-Z0-9]", "_", re.sub(r"\d", "0", word)) + "_"
-        counts.update(map("".join, zip(plain, plain[1:], strict=False)))
+        counts.update(map("".join, itertools.pairwise(plain)))
     rows = []
     for first in ORDER:
         seen = [counts[first + second] + 0.5 for second in ORDER]
@@ -41,7 +45,8 @@ def table(words: Iterable[str]) -> list[str]:
 
 def main(folders: list[str]) -> int:
     """Print the rows."""
-    texts = honest_texts(map(Path, folders), _MEGABYTES << 20, random.Random(3))
+    rng = random.Random(3)  # noqa: S311  the same texts on every run
+    texts = honest_texts(map(Path, folders), _MEGABYTES << 20, rng)
     words = {word for _, text in texts for word in _WORD.findall(text) if not _DIGEST.fullmatch(word)}
     print("\n".join(table(words)))
     return 0

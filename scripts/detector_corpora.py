@@ -18,10 +18,9 @@ import subprocess
 import sys
 import tomllib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -31,6 +30,9 @@ from ruamel.yaml import YAML
 from proxy.redact import Masker
 from scripts.detector_go import assignments
 from scripts.detector_regex import sample
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
 
 REPOSITORIES: Final = {
     "gitleaks": "https://github.com/gitleaks/gitleaks",
@@ -84,7 +86,7 @@ def gitleaks(folder: Path) -> Iterator[Case]:
         for name, value, _ in assignments((generator / "utils" / "generate.go").read_text(), {})
         if name == "samples" and isinstance(value, dict)
     )
-    rng = random.Random(1)
+    rng = random.Random(1)  # noqa: S311  the same texts on every run
     functions = _gitleaks_functions([text for text in contexts.values() if isinstance(text, str)], rng)
     for file in sorted((generator / "rules").glob("*.go")):
         for function in re.split(r"(?m)^func ", file.read_text())[1:]:
@@ -314,7 +316,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
 
 
 def _report_honest(options: argparse.Namespace, masker: Masker) -> None:
-    rng = random.Random(options.seed)
+    rng = random.Random(options.seed)  # noqa: S311
     found: list[Masking] = []
     size = 0
     for file, text in honest_texts(options.honest, options.megabytes << 20, rng):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import random
 import re
 from re import _constants as op  # type: ignore[attr-defined]
 from re import _parser as parser  # type: ignore[attr-defined]
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import random
 
 _FLAGS: Final = re.compile(r"\(\?-?[a-z]+\)")
 _SCOPED: Final = re.compile(r"\(\?-?[a-z]+:")

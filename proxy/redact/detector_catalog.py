@@ -128,7 +128,7 @@ def _filled(raw: Mapping[str, Any], fragments: Mapping[str, str]) -> dict[str, A
 
     def fill(regex: str) -> str:
         # Fragments may name those above them, so this ends.
-        for name, fragment in reversed(fragments.items()):
+        for name, fragment in reversed(list(fragments.items())):
             regex = regex.replace(f"%{{{name}}}", fragment)
         return regex
 

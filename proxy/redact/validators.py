@@ -10,10 +10,11 @@ import base64
 import binascii
 import functools
 import hashlib
-import re
 from collections.abc import Callable
 from itertools import accumulate
 from typing import Final
+
+import re2
 
 from proxy.redact.randomness import surprise
 
@@ -26,6 +27,7 @@ _LOWER: Final = frozenset(b"abcdefghijklmnopqrstuvwxyz")
 _UPPER: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _DIGIT_BYTES: Final = bytes(_DIGITS)
 _NAME: Final = bytes(_LOWER | _UPPER) + b"_.-"
+_NOT_ASCII: Final = bytes(range(128, 256)) + b"/"
 _NOT_DIGITS: Final = bytes(set(range(256)) - _DIGITS)
 _NOT_ALNUM: Final = bytes(set(range(256)) - _DIGITS - _LOWER - _UPPER)
 
@@ -237,23 +239,26 @@ def _letters_and_digits(value: bytes) -> bool:
     return _has_digit(value) and value.swapcase() != value
 
 
-# `password = settings.db_password`, `form1.errors`, `@DB_PASSWORD`, `new_password2`, `a/path`, `check:`: code and templates
-# name a password. So do words of other languages; a password has a digit, or a sign that names have not.
-_NAMES_PASSWORD: Final = re.compile(
-    rb"[A-Za-z_]\w*(?:(?:\.|::|->)[A-Za-z_]\w*)+|[@$%:#]?[A-Z][A-Z0-9]*_[A-Z0-9_]+%?|(?i:\w*(?:passw|pwd)[a-z_-]*\d{0,2})"
-    rb"|[\w.-]*[:=]|[:=].*|[~.]?/.*|\+[\w.]+|![a-z]+|\w+![rsa]|.*%[sdr]|[@$%:#][A-Za-z_]\w*(?:[._]\w+)+|.*\b(?:this|self)\..*"
+# Code and templates name a password: `settings.db_password`, `@DB_PASSWORD`, `new_password2`, `/a/path`, `check:`.
+_NAMING: Final = (
+    rb"[A-Za-z_]\w*(?:(?:\.|::|->)[A-Za-z_]\w*)+",
+    rb"[@$%:#]?[A-Z][A-Z0-9]*_[A-Z0-9_]+%?|[@$%:#][A-Za-z_]\w*(?:[._]\w+)+",
+    rb"(?i)\w*(?:passw|pwd)[a-z_-]*\d{0,2}",
+    rb"[\w.-]*[:=]|[:=].*|[~.]?/.*|\+[\w.]+|![a-z]+|\w+![rsa]|.*%[sdr]|.*\b(?:this|self)\..*",
 )
+_LATIN1: Final = re2.Options()
+_LATIN1.encoding = re2.Options.Encoding.LATIN1
+# RE2, because an agent brings the texts.
+_NAMES_PASSWORD: Final = re2.compile(b"|".join(b"(?:%b)" % regex for regex in _NAMING), _LATIN1)
 
 
 def _password_like(value: bytes) -> bool:
-    if not value.translate(None, _NAME) or not _ASCII.search(value.translate(None, _NAME)):
+    # A digit, or a sign that names have not: words of other languages have neither.
+    if not value.translate(None, _NAME).translate(None, _NOT_ASCII):
         return False
     if value.count(b"/") >= 2 and surprise(value) < _LEAST_SURPRISE:
         return False  # a path
     return _NAMES_PASSWORD.fullmatch(value) is None
-
-
-_ASCII: Final = re.compile(rb"[!-.0-~]")
 
 
 def _random_looking(value: bytes) -> bool:
