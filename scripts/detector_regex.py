@@ -45,7 +45,7 @@ def _one(kind: Any, value: Any, rng: random.Random) -> str:
         number = rng.randint(least, min(int(most), least + _LONGEST))
         return "".join(_draw(inner, rng) for _ in range(number))
     if kind in {op.ANY, op.NOT_LITERAL}:
-        return rng.choice(_PRINTABLE)
+        return rng.choice([sign for sign in _PRINTABLE if kind is op.ANY or ord(sign) != value])
     return ""  # an edge
 
 

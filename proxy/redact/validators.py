@@ -82,6 +82,12 @@ def _brand_lengths(digits: bytes) -> tuple[int, ...]:
 
 def card(value: bytes) -> int:
     """Accept the longest leading card number: brand, length, Luhn, usual groups, not one digit over and over."""
+    # Every tenth number of 64 bits would be a card: so many digits in a row need a word that says card.
+    return 0 if len(value) > 16 and value.isdigit() else long_card(value)
+
+
+def long_card(value: bytes) -> int:
+    """Accept a card number as `card` does, also one of more than 16 digits in a row."""
     # Thirteen digits are left out: few such cards live, and every tenth European article number would be one.
     plain = value.translate(None, _NOT_DIGITS)
     for length in _brand_lengths(plain[:4]):
@@ -244,7 +250,7 @@ _NAMING: Final = (
     rb"[A-Za-z_]\w*(?:(?:\.|::|->)[A-Za-z_]\w*)+",
     rb"[@$%:#]?[A-Z][A-Z0-9]*_[A-Z0-9_]+%?|[@$%:#][A-Za-z_]\w*(?:[._]\w+)+",
     rb"(?i)\w*(?:passw|pwd)[a-z_-]*\d{0,2}",
-    rb"[\w.-]*[:=]|[:=].*|[~.]?/.*|\+[\w.]+|![a-z]+|\w+![rsa]|.*%[sdr]|.*\b(?:this|self)\..*",
+    rb"[\w.-]*[:=]|[:=].*|[~.]?/.*|\+[\w.]+|![a-z]+|[\w.]+![rsa]|.*%[sdr]|.*\b(?:this|self)\..*",
 )
 _LATIN1: Final = re2.Options()
 _LATIN1.encoding = re2.Options.Encoding.LATIN1
@@ -272,7 +278,7 @@ def _random_looking(value: bytes) -> bool:
     bits = surprise(value)
     digits = len(value) - len(value.translate(None, _DIGIT_BYTES))
     if not digits:
-        return bits >= 5.9
+        return bits >= (6.5 if len(value) < 16 else 5.9)
     if len(value) < 14:
         return bits >= 6.0
     return bits >= _LEAST_SURPRISE or (digits >= 3 and bits >= 4.7)
@@ -283,7 +289,9 @@ def _surely_random(value: bytes) -> bool:
     if not value.translate(None, _HEX_SIGNS):
         return b"-" not in value and _has_hex(value, 32)
     digits = len(value) - len(value.translate(None, _DIGIT_BYTES))
-    return _has_hex(value, 32) or (_letters_and_digits(value) and surprise(value) >= (5.6 if digits < 4 else 5.0))
+    # Small letters and digits surprise less than letters of both cases do, and so do names with digits in them.
+    least = 5.0 if digits >= 4 and value == value.lower() else 5.6
+    return _has_hex(value, 32) or (_letters_and_digits(value) and surprise(value) >= least)
 
 
 def _random_base64(value: bytes) -> bool:
@@ -330,6 +338,7 @@ _ON_TEXT: Final = (
 # Checks by the names that `detectors.yaml` uses.
 VALIDATORS: Final[dict[str, Validator]] = {
     "card": card,
+    "long_card": long_card,
     "iban": iban,
     "phone": phone,
     **{check.__name__.removeprefix("_"): _on_digits(check) for check in _ON_DIGITS},
