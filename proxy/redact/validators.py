@@ -250,6 +250,8 @@ _NAMING: Final = (
     rb"[A-Za-z_]\w*(?:(?:\.|::|->)[A-Za-z_]\w*)+",
     rb"[@$%:#]?[A-Z][A-Z0-9]*_[A-Z0-9_]+%?|[@$%:#][A-Za-z_]\w*(?:[._]\w+)+",
     rb"(?i)\w*(?:passw|pwd)[a-z_-]*\d{0,2}",
+    # A type of Ruby, a variable of Vim, an object identifier.
+    rb"[A-Za-z]+\?|[a-z]:[A-Za-z_.]+|[a-z]+=@[A-Za-z]+|\d+(?:\.\d+){2,}",
     rb"[\w.-]*[:=]|[:=].*|[~.]?/.*|\+[\w.]+|![a-z]+|[\w.]+![rsa]|.*%[sdr]|.*\b(?:this|self)\..*",
 )
 _LATIN1: Final = re2.Options()
@@ -295,7 +297,7 @@ def _surely_random(value: bytes) -> bool:
 
 
 def _random_base64(value: bytes) -> bool:
-    return value.upper() != value != value.lower() and _has_digit(value) and surprise(value) >= 5.6
+    return value.upper() != value != value.lower() and _has_digit(value) and surprise(value) >= 6.0
 
 
 def _has_hex(value: bytes, least: int) -> bool:
