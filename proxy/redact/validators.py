@@ -251,7 +251,7 @@ _NAMING: Final = (
     rb"[@$%:#]?[A-Z][A-Z0-9]*_[A-Z0-9_]+%?|[@$%:#][A-Za-z_]\w*(?:[._]\w+)+",
     rb"(?i)\w*(?:passw|pwd)[a-z_-]*\d{0,2}",
     # A type of Ruby, a variable of Vim, an object identifier.
-    rb"[A-Za-z]+\?|[a-z]:[A-Za-z_.]+|[a-z]+=@[A-Za-z]+|\d+(?:\.\d+){2,}",
+    rb"[A-Za-z]+\?|[a-z]:[A-Za-z_.]+|[a-z]+=@[A-Za-z]+|[@$%:#][A-Z]+|\w+\$\$|\d+(?:\.\d+){2,}",
     rb"[\w.-]*[:=]|[:=].*|[~.]?/.*|\+[\w.]+|![a-z]+|[\w.]+![rsa]|.*%[sdr]|.*\b(?:this|self)\..*",
 )
 _LATIN1: Final = re2.Options()
@@ -292,7 +292,7 @@ def _surely_random(value: bytes) -> bool:
         return b"-" not in value and _has_hex(value, 32)
     digits = len(value) - len(value.translate(None, _DIGIT_BYTES))
     # Small letters and digits surprise less than letters of both cases do, and so do names with digits in them.
-    least = 5.0 if digits >= 4 and value == value.lower() else 5.6
+    least = 5.0 if digits >= 4 and value == value.lower() else 5.9
     return _has_hex(value, 32) or (_letters_and_digits(value) and surprise(value) >= least)
 
 
