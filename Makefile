@@ -87,8 +87,9 @@ soak: $(VENV)/.dev ## 50,000 calls, idle connections and slow heads: does memory
 	$(BIN)/python scripts/soak.py $(ARGS)
 
 .PHONY: detectors
-detectors: $(VENV)/.dev ## precision and recall of every detector on the labelled set
+detectors: $(VENV)/.dev ## precision and recall of every detector on the labelled set, and recall on public corpora; ARGS='--clone' fetches them
 	$(BIN)/python scripts/detector_report.py
+	$(BIN)/python scripts/detector_corpora.py $(ARGS)
 
 .PHONY: bench
 bench: $(VENV)/.dev ## every workload beside every competitor, about 10 minutes; writes bench/results and docs/performance.md

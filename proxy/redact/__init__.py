@@ -6,6 +6,6 @@ detectors to the built-in ones.
 
 from proxy.redact.detector_catalog import DetectorCatalog, builtin
 from proxy.redact.detectors import Detector
-from proxy.redact.mask import DECODING_LIMIT, NUMBER_LIMIT, Masker
+from proxy.redact.mask import DECODING_LIMIT, MATCH_LIMIT, NUMBER_LIMIT, Masker
 
-__all__ = ["DECODING_LIMIT", "NUMBER_LIMIT", "Detector", "DetectorCatalog", "Masker", "builtin"]
+__all__ = ["DECODING_LIMIT", "MATCH_LIMIT", "NUMBER_LIMIT", "Detector", "DetectorCatalog", "Masker", "builtin"]

@@ -116,7 +116,23 @@ def parse_catalog(text: bytes) -> DetectorCatalog:
     """Parse and check what `detectors.yaml` says. Raises PolicyError."""
     from ruamel.yaml import YAML  # noqa: PLC0415  only after a change of the detectors
 
-    return _checked(tuple(parse_detector(raw) for raw in YAML(typ="safe", pure=True).load(text.decode())))
+    content = YAML(typ="safe", pure=True).load(text.decode())
+    return _checked(tuple(parse_detector(_filled(raw, content["fragments"])) for raw in content["detectors"]))
+
+
+_EXPRESSIONS = ("regex", "hint", "not_after", "not_before")
+
+
+def _filled(raw: Mapping[str, Any], fragments: Mapping[str, str]) -> dict[str, Any]:
+    """Return a detector with each `%{NAME}` in its expressions replaced by the fragment of that name."""
+
+    def fill(regex: str) -> str:
+        # Fragments may name those above them, so this ends.
+        for name, fragment in reversed(list(fragments.items())):
+            regex = regex.replace(f"%{{{name}}}", fragment)
+        return regex
+
+    return {**raw, **{field: fill(raw[field]) for field in _EXPRESSIONS if field in raw}}
 
 
 def encode_catalog(text: bytes) -> str:

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from proxy.redact.validators import VALIDATORS
 
 KEYWORD_REACH = 128  # how far from a match, in bytes, one of its detector's keywords may stand
+NAME_REACH = 80  # how many bytes before and after a match say what it is: `not_after`, `not_before`
 
 _LABELS = {"secrets": "secret", "pii": "pii", "custom": "custom"}
 FAMILIES = tuple(_LABELS)  # what the ids of detectors begin with; a rule may name a whole family
@@ -35,6 +36,8 @@ class Detector(BaseModel):
     entropy: Annotated[float, Field(ge=0, le=8)] = 0.0
     allow: tuple[str, ...] = ()
     stopwords: tuple[Keyword, ...] = ()
+    not_after: str | None = None
+    not_before: str | None = None
     validator: str | None = None
 
     @field_validator("keywords", "allow", "stopwords", mode="before")
@@ -62,7 +65,7 @@ class Detector(BaseModel):
         # It would match everywhere, and mask every text to nothing but masks.
         if compiled.search(b"") is not None:
             raise ValueError("the regex matches the empty string; make part of it obligatory")
-        for regex in (*self.allow, self.hint or ""):
+        for regex in (*self.allow, self.hint or "", self.not_after or "", self.not_before or ""):
             compile_bytes(regex)
         return self
 
@@ -83,6 +86,11 @@ class Detector(BaseModel):
         """Return whether a match may be put together from several strings."""
         # Only where the format alone is proof: digits of two fields often make a card number by chance.
         return self.edges != "none" and not self.id.startswith("pii.")
+
+    @property
+    def repeats(self) -> bool:
+        """Return whether what it finds is masked everywhere in the value, also where no name says what it is."""
+        return self.id.startswith("secrets.")
 
 
 def compile_bytes(regex: str) -> Any:

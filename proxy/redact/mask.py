@@ -19,6 +19,7 @@ from proxy.redact.detector_catalog import DetectorCatalog, builtin
 from proxy.redact.detectors import compile_bytes
 from proxy.redact.json_text import BARRIER, MASK_START, UNREADABLE, Document, ScanText
 from proxy.redact.prefilter import is_surely_clean
+from proxy.redact.repeats import KnownSecrets
 from proxy.redact.scan import EngineName, Match, scanner_for, unclaimed
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from proxy.redact.views import Span
 
 DECODING_LIMIT: Final = "limits.decoding"  # reported as a detector where more is encoded than will be decoded
+MATCH_LIMIT: Final = "limits.matches"  # reported as a detector where one matches more often than will be masked
 NUMBER_LIMIT: Final = "limits.number"  # reported as a detector where a number has more digits than Python prints
 
 _MIN_KEY: Final = 16
@@ -158,7 +160,8 @@ class _Masking:
         self._spared: list[MaskHit] = []
         # For a large text, what is near the last hits: the rest was scanned before and has not changed.
         self._windows: dict[int, list[Span]] = {}
-        self._overflow = False
+        self._overflow: dict[str, None] = {}  # limits met, in order
+        self._known: KnownSecrets[tuple[int, str]] = KnownSecrets()
 
     def run(self) -> tuple[Json, tuple[Finding, ...]]:
         self._search()
@@ -173,8 +176,18 @@ class _Masking:
             if not (found := self._scan()):
                 return
             self._claim(found)
+            self._claim(self._repeats())
         # Text that still yields findings after so many rounds was made to do so: its leaves are masked whole.
         self._claim([replace(hit, start=0, end=len(self._raw[hit.leaf])) for hit in self._scan()])
+
+    def _repeats(self) -> list[MaskHit]:
+        """Return where else in the leaves what was found stands, without the name that gave it away."""
+        hits = (
+            MaskHit(leaf, *self._whole_characters(leaf, start, end), detector, fingerprint)
+            for leaf, text in enumerate(self._texts)
+            for start, end, (detector, fingerprint) in self._known.found_in(text)
+        )
+        return [hit for hit in hits if not self._is_suppressed(hit)]
 
     def _claim(self, found: Iterable[MaskHit]) -> None:
         fresh = _by_leaf(found)
@@ -193,10 +206,11 @@ class _Masking:
         try:
             # What a suppression spares may hide something else in an encoding, so all of it is decoded.
             for layer, matches in self._masker.layers(text.data, self._chosen, entirely=bool(self._suppressions)):
-                for match in matches:
+                again = [Match(origin[0], start, end) for start, end, origin in self._known.found_in(layer.data)]
+                for match in (*matches, *again):
                     self._trace(text, layer, match, hits, split)
         except DecodingLimitError:
-            self._overflow = True
+            self._overflow[DECODING_LIMIT] = None
         return [*hits, *_unexplained(split, [*hits, *self._spared])]
 
     def _trace(
@@ -204,14 +218,20 @@ class _Masking:
     ) -> None:
         """Add the parts of leaves that `match` came from: to `hits`, or to `split` where joined strings made it."""
         start, end = layer.root_span(match.start, match.end)
-        fingerprint = self._masker.fingerprint(layer.data[match.start : match.end])
+        secret = layer.data[match.start : match.end]
+        fingerprint = self._masker.fingerprint(secret)
         parts = [
             MaskHit(leaf, *self._whole_characters(leaf, low, high), match.detector, fingerprint)
             for leaf, low, high in text.leaf_spans(start, end)
         ]
         if start < text.body_size:
-            for hit in parts:
-                (self._spared if self._is_suppressed(hit) else hits).append(hit)
+            meant = [hit for hit in parts if not self._is_suppressed(hit)]
+            hits += meant
+            self._spared += (hit for hit in parts if hit not in meant)
+            if meant and match.is_rest:
+                self._overflow[MATCH_LIMIT] = None
+            elif meant and self._masker.catalog.detectors[match.detector].repeats:
+                self._known.add(secret, (match.detector, fingerprint))
         elif (
             self._masker.catalog.detectors[match.detector].crosses_fields
             and len({hit.leaf for hit in parts}) > 1
@@ -253,8 +273,7 @@ class _Masking:
             yield from dict.fromkeys(self._masker.finding(hit, path, maskable=maskable) for hit in self._hits[index])
 
     def _limits(self) -> Iterator[Finding]:
-        if self._overflow:
-            yield Finding(DECODING_LIMIT, "", "", maskable=False)
+        yield from (Finding(limit, "", "", maskable=False) for limit in self._overflow)
         for index, leaf in enumerate(self._document.leaves):
             if leaf.kind == "number" and leaf.text == UNREADABLE:
                 yield Finding(NUMBER_LIMIT, self._document.path(index), "", maskable=False)

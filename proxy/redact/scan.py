@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from proxy.redact.base64_prefilter import LARGEST_NOISE, clue_patterns, unproven
 from proxy.redact.decode import ANY_SIGN, NO_SIGN, EncodingSigns
-from proxy.redact.detectors import KEYWORD_REACH, Detector, compile_bytes, compile_search
+from proxy.redact.detectors import KEYWORD_REACH, NAME_REACH, Detector, compile_bytes, compile_search
 from proxy.redact.encoded_spans import HEX_LINE, RUN
 from proxy.redact.hyperscan_db import AVAILABLE, DatabaseCache, PatternSet
 from proxy.redact.json_text import BARRIER, MASK_START
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
     from proxy.redact.detector_catalog import DetectorCatalog
 
-MAX_MATCHES = 10_000  # matches of one detector in one buffer after which all that follows counts as matched
+# Matches of one detector in one buffer after which all that follows counts as matched. Tables of a hundred thousand
+# addresses exist; to mask as many takes seconds.
+MAX_MATCHES = 100_000
 
 _MAX_BAIT = 5_000
 _MAX_VERDICTS = 10_000
@@ -36,7 +38,7 @@ _LONG_VERDICT = 1 << 10
 # their length, as in `secret=token=` repeated.
 _TURN = 4
 _SPARE = 1 << 20
-_SHARE = 16
+_SHARE = 4
 
 # Hyperscan scans blocks, each with the end of the one before, so that RE2 need not scan everything for a detector
 # that matches somewhere. No detector needs more than the overlap to match at all.
@@ -56,6 +58,7 @@ class Match:
     detector: int
     start: int
     end: int
+    is_rest: bool = False  # all that follows one match too many, and not a finding by itself
 
 
 class DetectorMatcher:
@@ -65,9 +68,12 @@ class DetectorMatcher:
         self.index = index
         self.detector = detector
         self._search = compile_search(detector.pattern)
-        self._allow = [compile_bytes(regex) for regex in detector.allow]
+        # One alternation and not a search for each, which takes longer the more there are.
+        self._allow = detector.allow and compile_bytes("|".join(f"(?:{regex})" for regex in detector.allow))
         self._keywords = tuple(word.encode() for word in detector.keywords)
         self._stopwords = tuple(word.encode() for word in detector.stopwords)
+        self._not_after = detector.not_after and compile_bytes(f"(?:{detector.not_after})$")
+        self._not_before = detector.not_before and compile_bytes(detector.not_before)
         self._validator = VALIDATORS[detector.validator] if detector.validator else None
 
     def find(self, data: bytes, regions: Sequence[Region], *, strictly: bool = False) -> Iterator[Match]:
@@ -89,7 +95,7 @@ class DetectorMatcher:
                 if length := self._accepted(data, start, end, verdicts):
                     found += 1
                     position = here = start + length if found < MAX_MATCHES else len(data)
-                    yield Match(self.index, start, position)
+                    yield Match(self.index, start, position, found >= MAX_MATCHES)
                     continue
                 # Without a keyword anywhere near, nothing in this region can be accepted.
                 hopeful = hopeful or self._has_keyword(data, here, limit)
@@ -111,7 +117,7 @@ class DetectorMatcher:
                 if spare < 0:
                     found += 1
                     position = here = max(reached, here) if found < MAX_MATCHES else len(data)
-                    yield Match(self.index, start, position)
+                    yield Match(self.index, start, position, found >= MAX_MATCHES)
 
     def _next(self, data: bytes, position: int, limit: int) -> list[Region]:
         """Return the spans of the next match from `position` to `limit`; a match that reaches further is whole."""
@@ -129,15 +135,24 @@ class DetectorMatcher:
             length = self._verdict(secret)
             if len(verdicts) < _MAX_VERDICTS and len(secret) <= _LONG_VERDICT:
                 verdicts[secret] = length
-        return length if length and self._has_keyword(data, start, end) else 0
+        if not length or not self._has_keyword(data, start, end) or self._is_spared(data, start, start + length):
+            return 0
+        return length
+
+    def _is_spared(self, data: bytes, start: int, end: int) -> bool:
+        """Return whether what stands before or after says that this is no secret."""
+        if self._not_after and self._not_after.search(data[max(0, start - NAME_REACH) : start]):
+            return True
+        return bool(self._not_before and self._not_before.match(data[end : end + NAME_REACH]))
 
     def _verdict(self, secret: bytes) -> int:
         length = self._validator(secret) if self._validator else len(secret)
         if not length or (self.detector.entropy and entropy(secret) < self.detector.entropy):
             return 0
         lowered = secret.lower()
-        spared = any(word in lowered for word in self._stopwords) or any(one.fullmatch(secret) for one in self._allow)
-        return 0 if spared else length
+        if any(word in lowered for word in self._stopwords) or (self._allow and self._allow.fullmatch(secret)):
+            return 0
+        return length
 
     def _has_keyword(self, data: bytes, start: int, end: int) -> bool:
         """Return whether a keyword stands between `start` and `end`, or near enough and before a barrier."""
@@ -153,8 +168,8 @@ def entropy(value: bytes) -> float:
     """Return the Shannon entropy of `value` in bits per byte."""
     if not value:
         return 0.0
-    shares = (count / len(value) for count in Counter(value).values())
-    return -sum(share * math.log2(share) for share in shares)
+    size = len(value)
+    return math.log2(size) - sum(count * math.log2(count) for count in Counter(value).values() if count > 1) / size
 
 
 class Scanner:
@@ -247,7 +262,7 @@ def _clues(cache: DatabaseCache | None) -> PatternSet:
 
 def unclaimed(matches: Iterable[Match], data: bytes) -> bytes:
     """Return `data` up to where a detector that matched too often counts all that follows as matched."""
-    overflow = [match.start for match in matches if match.end == len(data) and match.end - match.start > BLOCK]
+    overflow = [match.start for match in matches if match.is_rest]
     return data[: min(overflow)] if overflow else data
 
 

@@ -14,14 +14,20 @@ from collections.abc import Callable
 from itertools import accumulate
 from typing import Final
 
+import re2
+
+from proxy.redact.randomness import surprise
+
 type Validator = Callable[[bytes], int]
 
 _DIGITS: Final = frozenset(b"0123456789")
+_LEAST_SURPRISE: Final = 5.2  # bits a character; names stay below, nearly always, and random texts above
 _DOUBLED: Final = (0, 2, 4, 6, 8, 1, 3, 5, 7, 9)
 _LOWER: Final = frozenset(b"abcdefghijklmnopqrstuvwxyz")
 _UPPER: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _DIGIT_BYTES: Final = bytes(_DIGITS)
 _NAME: Final = bytes(_LOWER | _UPPER) + b"_.-"
+_NOT_ASCII: Final = bytes(range(128, 256)) + b"/"
 _NOT_DIGITS: Final = bytes(set(range(256)) - _DIGITS)
 _NOT_ALNUM: Final = bytes(set(range(256)) - _DIGITS - _LOWER - _UPPER)
 
@@ -75,7 +81,13 @@ def _brand_lengths(digits: bytes) -> tuple[int, ...]:
 
 
 def card(value: bytes) -> int:
-    """Accept the longest leading card number: brand, length, Luhn, not one digit over and over."""
+    """Accept the longest leading card number: brand, length, Luhn, usual groups, not one digit over and over."""
+    # Every tenth number of 64 bits would be a card: so many digits in a row need a word that says card.
+    return 0 if len(value) > 16 and value.isdigit() else long_card(value)
+
+
+def long_card(value: bytes) -> int:
+    """Accept a card number as `card` does, also one of more than 16 digits in a row."""
     # Thirteen digits are left out: few such cards live, and every tenth European article number would be one.
     plain = value.translate(None, _NOT_DIGITS)
     for length in _brand_lengths(plain[:4]):
@@ -86,9 +98,19 @@ def card(value: bytes) -> int:
         total = sum(head[-1::-2].translate(_SINGLE)) + sum(head[-2::-2].translate(_DOUBLE))
         if total % 10 == 0 and len(set(head)) > 1:
             end = _end_after(value, length, _NOT_DIGITS)
-            if end == len(value) or value[end] not in _DIGITS:
+            if (end == len(value) or value[end] not in _DIGITS) and _is_grouped(value[:end]):
                 return end
     return 0
+
+
+def _is_grouped(value: bytes) -> bool:
+    """Return whether digits are grouped as people write them: alike and short, or as 4-6-5 and 4-6-4."""
+    signs = value.translate(None, _DIGIT_BYTES)
+    if not signs:
+        return True
+    sizes = [len(group) for group in value.split(signs[:1]) if group]
+    alike = len(set(sizes[:-1])) == 1 and sizes[-1] <= sizes[0] <= 5
+    return len(set(signs)) == 1 and (alike or sizes in ([4, 6, 5], [4, 6, 4]))
 
 
 def _end_after(value: bytes, count: int, skipped: bytes) -> int:
@@ -223,16 +245,71 @@ def _letters_and_digits(value: bytes) -> bool:
     return _has_digit(value) and value.swapcase() != value
 
 
-def _random_looking(value: bytes) -> bool:
-    # Not a name with a number, a date, a path or a version: two digits or more, and no word that is most of it.
-    if not _letters_and_digits(value):
+# Code and templates name a password: `settings.db_password`, `@DB_PASSWORD`, `new_password2`, `/a/path`, `check:`.
+_NAMING: Final = (
+    rb"[A-Za-z_]\w*(?:(?:\.|::|->)[A-Za-z_]\w*)+",
+    rb"[@$%:#]?[A-Z][A-Z0-9]*_[A-Z0-9_]+%?|[@$%:#][A-Za-z_]\w*(?:[._]\w+)+",
+    rb"(?i)\w*(?:passw|pwd)[a-z_-]*\d{0,2}",
+    # A type of Ruby, a variable of Vim, an object identifier.
+    rb"[A-Za-z]+\?|[a-z]:[A-Za-z_.]+|[a-z]+=@[A-Za-z]+|[@$%:#][A-Z]+|\w+\$\$|\d+(?:\.\d+){2,}",
+    rb"[\w.-]*[:=]|[:=].*|[~.]?/.*|\+[\w.]+|![a-z]+|[\w.]+![rsa]|.*%[sdr]|.*\b(?:this|self)\..*",
+)
+_LATIN1: Final = re2.Options()
+_LATIN1.encoding = re2.Options.Encoding.LATIN1
+# RE2, because an agent brings the texts.
+_NAMES_PASSWORD: Final = re2.compile(b"|".join(b"(?:%b)" % regex for regex in _NAMING), _LATIN1)
+
+
+def _password_like(value: bytes) -> bool:
+    # A digit, or a sign that names have not: words of other languages have neither.
+    if not value.translate(None, _NAME).translate(None, _NOT_ASCII):
         return False
-    longest_word = max(map(len, value.translate(_WORD_BREAKS).split()), default=0)
+    if value.count(b"/") >= 2 and surprise(value) < _LEAST_SURPRISE:
+        return False  # a path
+    return _NAMES_PASSWORD.fullmatch(value) is None
+
+
+def _random_looking(value: bytes) -> bool:
+    """Accept what nobody would write as a name, a path, a version or a date."""
+    if _has_hex(value, 16):
+        return True
+    if not value.translate(None, _HEX_SIGNS):
+        # Fifteen digits in a row are a number that means nothing; fewer are a time, a count or a telephone.
+        return len(value) >= 15 and len(set(value)) > 5 and value.isdigit()
+    # The fewer the characters, the more often a name surprises as much as a random text does.
+    bits = surprise(value)
     digits = len(value) - len(value.translate(None, _DIGIT_BYTES))
-    return digits >= 2 and longest_word < max(9, len(value) * 2 // 3)
+    if not digits:
+        return bits >= (6.5 if len(value) < 16 else 5.9)
+    if len(value) < 14:
+        return bits >= 6.0
+    return bits >= _LEAST_SURPRISE or (digits >= 3 and bits >= 4.7)
 
 
-_WORD_BREAKS: Final = bytes(byte if byte in _LOWER else ord(" ") for byte in bytes(range(256)).lower())
+def _surely_random(value: bytes) -> bool:
+    """Accept what looks random even beside a name that does not say secret."""
+    if not value.translate(None, _HEX_SIGNS):
+        return b"-" not in value and _has_hex(value, 32)
+    digits = len(value) - len(value.translate(None, _DIGIT_BYTES))
+    # Small letters and digits surprise less than letters of both cases do, and so do names with digits in them.
+    least = 5.0 if digits >= 4 and value == value.lower() else 5.9
+    return _has_hex(value, 32) or (_letters_and_digits(value) and surprise(value) >= least)
+
+
+def _random_base64(value: bytes) -> bool:
+    return value.upper() != value != value.lower() and _has_digit(value) and surprise(value) >= 6.0
+
+
+def _has_hex(value: bytes, least: int) -> bool:
+    """Return whether `value` is a UUID, or has `least` hexadecimal digits in a row, some of them letters."""
+    if len(value) == 36 and value.count(b"-") == 4 and not value.translate(None, _HEX_SIGNS):
+        return True
+    parts = value.translate(_PARTED).split(b" ") if len(value) >= least else ()
+    return any(len(part) >= least and len(set(part)) > 6 and _letters_and_digits(part) for part in parts)
+
+
+_HEX_SIGNS: Final = b"0123456789abcdefABCDEF-"
+_PARTED: Final = bytes(byte if byte in b"0123456789abcdefABCDEF" else ord(" ") for byte in range(256))
 
 
 def _basic_credentials(value: bytes) -> bool:
@@ -258,11 +335,12 @@ def _base58check(value: bytes) -> bool:
 _ON_DIGITS: Final = (_be_nrn, _br_cpf, _de_tax_id, _in_aadhaar, _us_ssn)
 _ON_TEXT: Final = (
     *(_base58check, _basic_credentials, _cl_rut, _cn_resident_id, _es_dni, _fr_nir, _has_digit, _it_fiscal_code),
-    *(_letters_and_digits, _mx_curp, _random_looking, _sg_nric),
+    *(_letters_and_digits, _mx_curp, _password_like, _random_base64, _random_looking, _sg_nric, _surely_random),
 )
 # Checks by the names that `detectors.yaml` uses.
 VALIDATORS: Final[dict[str, Validator]] = {
     "card": card,
+    "long_card": long_card,
     "iban": iban,
     "phone": phone,
     **{check.__name__.removeprefix("_"): _on_digits(check) for check in _ON_DIGITS},
@@ -280,6 +358,4 @@ VALIDATORS: Final[dict[str, Validator]] = {
     **{check.__name__.removeprefix("_"): _whole(check) for check in _ON_TEXT},
     "fi_hetu": _whole(lambda text: text[10] == b"0123456789ABCDEFHJKLMNPRSTUVWXY"[int(text[:6] + text[7:10]) % 31]),
     "mixed_case_digits": _whole(lambda text: text.upper() != text != text.lower() and _has_digit(text)),
-    # `password = settings.db_password` is code that names a password; a password has some other character.
-    "password_like": _whole(lambda text: bool(text.translate(None, _NAME))),
 }

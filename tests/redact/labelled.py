@@ -29,6 +29,7 @@ _ALPHABETS = {
     "b32": _UPPER + "234567",
     "b58": _B58,
     "digit": _DIGITS,
+    "letters": _LOWER + _UPPER,
 }
 _HOLE = re2.compile(r"\{([a-z0-9]+)(?::(\d+))?\}")
 

@@ -62,8 +62,8 @@ def test_what_a_start_reads_is_what_the_yaml_says():
 
 
 def test_detectors_that_changed_since_are_read_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    (tmp_path / "detectors.yaml").write_text(json.dumps([GOOD]))
-    (tmp_path / "detectors.json").write_text(encode_catalog(b"[]"))
+    (tmp_path / "detectors.yaml").write_text(json.dumps({"fragments": {}, "detectors": [GOOD]}))
+    (tmp_path / "detectors.json").write_text(encode_catalog(b"{fragments: {}, detectors: []}"))
     monkeypatch.setattr(detector_catalog, "files", lambda _: tmp_path)
     assert [detector.id for detector in builtin.__wrapped__().detectors] == ["custom.badge"]
 

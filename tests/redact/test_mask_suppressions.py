@@ -8,7 +8,7 @@ import pytest
 
 from proxy.core.model import Suppression
 from proxy.redact.mask import Masker
-from proxy.redact.scan import BLOCK, MAX_MATCHES
+from proxy.redact.scan import BLOCK
 
 AWS = "AKIA" + "IOSFODNN7EXAMPLE"
 MASKER = Masker(b"a key for tests alone")
@@ -76,9 +76,10 @@ def test_a_suppressed_secret_does_not_run_on_into_the_next_string():
     assert MASKER.mask({"a": token, "b": "text"}, ["secrets"], [entry])[1] == ()
 
 
-def test_what_is_encoded_after_more_suppressed_findings_than_are_counted_is_masked():
+def test_what_is_encoded_after_more_suppressed_findings_than_are_counted_is_masked(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("proxy.redact.scan.MAX_MATCHES", 2_000)
     hidden = base64.b64encode(f"key {AWS} key".encode()).decode()
-    text = "a1@example.com " * MAX_MATCHES + "a few words " * (BLOCK // 8) + hidden
+    text = "a1@example.com " * 2_000 + "a few words " * (BLOCK // 8) + hidden
     entry = Suppression("a list of members", detector="pii.email", path="members")
     masked, findings = MASKER.mask({"members": text}, ["secrets", "pii"], [entry])
     assert hidden not in masked["members"]

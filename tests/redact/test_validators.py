@@ -94,6 +94,29 @@ def test_an_iban_has_the_length_of_its_country(value: bytes, length: int):
         ("password_like", b"settings.db_password", False),
         ("random_looking", b"x7Kd92mQ4z", True),
         ("random_looking", b"application-2", False),
+        ("random_looking", b"Zf3D0LXCM3EIMbgJpUNn", True),
+        ("random_looking", b"qkzvwjxhqpwzvkqx", True),
+        ("random_looking", b"prod_" + b"3f9a8c1b" * 4, True),
+        ("random_looking", b"7f3c2a90-5b1e-4c7d-9a42-0d6e8f1b2c35", True),
+        ("random_looking", b"873597155664137856", True),
+        ("random_looking", b"20240131120000", False),
+        ("random_looking", b"Keyword.Pseudo", False),
+        ("random_looking", b"settings.DATABASE_TOKEN_2", False),
+        ("random_looking", b"0000000000000000000000", False),
+        ("surely_random", b"osh0kjinsc2atoaqntoy1hdjppg54449", True),
+        ("surely_random", b"3f9a8c1b5d7e0246" * 2, True),
+        ("surely_random", b"7f3c2a90-5b1e-4c7d-9a42-0d6e8f1b2c35", False),
+        ("surely_random", b"reports/2024/summary-final.pdf", False),
+        ("card", b"6250000000000000005", False),
+        ("long_card", b"6250000000000000005", True),
+        ("random_base64", b"wJalrXUtnFEMI/K7MDENG/bPxRfiCYzQ9dLhB3Tn", True),
+        ("random_base64", b"com/AWSEC2/latest/UserGuide/EBSSnapshots", False),
+        ("password_like", b"new_password2", False),
+        ("password_like", b"form1.errors", False),
+        ("password_like", b"@DB_PASSWORD_1", False),
+        ("password_like", b"projects/one/secrets/two/versions/2", False),
+        ("password_like", "пароль-слово".encode(), False),
+        ("password_like", b"Qx/Zk9vW/pLrTw", True),
         ("basic_credentials", b"dXNlcjpwYXNz", True),
         ("basic_credentials", b"dXNlcjo=", False),
         ("basic_credentials", b"!", False),
@@ -108,7 +131,7 @@ def test_other_checks_accept_and_refuse(name: str, value: bytes, accepted: bool)
 def test_every_validator_is_covered_here():
     others = {
         *("us_ssn", "phone", "has_digit", "letters_and_digits", "mixed_case_digits", "password_like"),
-        *("random_looking", "basic_credentials", "base58check"),
+        *("random_looking", "random_base64", "long_card", "surely_random", "basic_credentials", "base58check"),
     }
     assert {*GOOD} | others == {*VALIDATORS}
 
