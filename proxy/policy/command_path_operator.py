@@ -6,18 +6,20 @@ A deny matches if one path or host of the line fits. An allow needs every one of
 from __future__ import annotations
 
 import re
+from functools import partial
 from posixpath import join
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy.policy.command_paths import CommandPath, CommandPaths, read_argv_paths, read_command_paths
 from proxy.policy.conditions import as_tuple
 from proxy.policy.eval_context import NOTHING
+from proxy.policy.home import UNKNOWN_HOMES
 from proxy.policy.host_operators import compile_hosts
 from proxy.policy.hosts import UrlViews, read_url
 from proxy.policy.path_operator import NO_PATHS, PathSet, merge_paths, under_roots
 from proxy.policy.paths import GLOB_MARKS, PathViews, read_path
 from proxy.policy.text import read_text
-from proxy.policy.views import MAY, NO, YES, Test, WrongTypeError, gather, judge_each
+from proxy.policy.views import MAY, NO, YES, Test, WrongTypeError, gather, judge_each, make_views
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,13 +33,13 @@ _SOMEWHERE: Final = "/\ue001/"
 
 
 def command_path_under(arg: ArgPath, operand: Any) -> Test:
-    views = gather(arg, "command_path", view_command_paths)
     key = "command_paths:" + arg.text
 
     def paths_of(context: EvalContext) -> PathSet:
         paths: PathSet | None = context.memo.get(key)
         if paths is None:
-            paths = NO_PATHS if arg.select(context) is NOTHING else merge_paths(views(context))
+            view = partial(view_command_paths, homes=context.homes)
+            paths = NO_PATHS if arg.select(context) is NOTHING else merge_paths(make_views(arg, view, context))
             context.memo[key] = paths
         return paths
 
@@ -67,10 +69,10 @@ def _read(value: Any) -> CommandPaths:
     return CommandPaths(paths, hosts, first.problem, first.complete and not others)
 
 
-def view_command_paths(value: Any) -> PathViews:
-    """View a command line as all the paths that it names."""
+def view_command_paths(value: Any, homes: tuple[str, ...] = UNKNOWN_HOMES) -> PathViews:
+    """View a command line as all the paths that it names; `homes` are the folders that `~` may stand for."""
     command = _read(value)
-    views = [(path, _view(path)) for path in command.paths]
+    views = [(path, _view(path, homes)) for path in command.paths]
     sure = [view for path, view in views if path.sure]
     every = [view for _, view in views]
     problems = [view.problem for path, view in views if view.problem and not _is_no_path(path.text)]
@@ -88,12 +90,12 @@ def _is_no_path(text: str) -> bool:
     return _NO_PATH.match(text) is not None or "/fd/" in text
 
 
-def _view(path: CommandPath) -> PathViews:
+def _view(path: CommandPath, homes: tuple[str, ...]) -> PathViews:
     if path.folder is not None:
-        return read_path(join(path.folder, path.text))
+        return read_path(join(path.folder, path.text), homes)
     is_pattern = not GLOB_MARKS.isdisjoint(path.text) and ".." not in path.text
     if path.text.startswith(("/", "~")) or ("/" in path.text and not is_pattern):
-        return read_path(path.text)
+        return read_path(path.text, homes)
     # `grep etc notes.txt` and `ls */` name no /etc: such a word counts from the root only after `cd /`.
     here = read_path(_SOMEWHERE + path.text)
     return here._replace(exact=(), relative=(path.text + "/",))

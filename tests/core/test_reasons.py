@@ -48,7 +48,9 @@ def codes_raised() -> set[str]:
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 position = {"WireError": 0, "Refused": 0, "_refuse": 1, "_refusal": 1}.get(node.func.id)
-                if position is not None and isinstance(first := node.args[position], ast.Constant):
+                if position is None or len(node.args) <= position:
+                    continue
+                if isinstance(first := node.args[position], ast.Constant):
                     found.add(str(first.value))
     return found
 

@@ -48,3 +48,10 @@ def test_a_call_without_the_argument_does_not_match():
 def test_what_is_no_command_line_has_no_view(value):
     with pytest.raises(WrongTypeError):
         view_command_paths(value)
+
+
+@pytest.mark.parametrize("word", ["~/.ssh/key", "$HOME/.ssh/key", "${HOME}/.ssh/key"])
+def test_the_home_of_a_line_is_the_one_that_the_policy_names(word):
+    test = command_path_under(parse_arg("value"), "/srv/bot/.ssh")
+    assert test(EvalContext({"value": f"cat {word}"}, homes=("/srv/bot",))) != NO
+    assert test(EvalContext({"value": f"cat {word}"}, homes=("/srv/other",))) == NO
