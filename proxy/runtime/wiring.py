@@ -100,7 +100,12 @@ class Components:
         keys.ring(time.time())
         catalog = ToolCatalog(policy=self.policy.current, pins=self.pins)
         self.two_phase = TwoPhase(
-            store=self.store, ring=lambda: keys.ring(time.time()), catalog=catalog, sampler=self.sampler
+            store=self.store,
+            ring=lambda: keys.ring(time.time()),
+            catalog=catalog,
+            sampler=self.sampler,
+            hold_seconds=settings.hold_timeout,
+            console_url=settings.console_url,
         )
         self.gate = Gate(
             two_phase=self.two_phase,
