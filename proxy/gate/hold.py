@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from proxy.core.model import Answer, CallerLink, Context, JsonObject, Message, MessageId
 from proxy.core.proposals import COMMITTABLE, Proposal, ProposalStore, State
 from proxy.errors import PhaseError
+from proxy.gate.in_flight import LEGACY
 from proxy.twophase.commit import Checked, hash_question
 from proxy.twophase.propose import describe, exact_hash, make_token, timestamp, waiting_notes
 from proxy.twophase.request_state import RequestState, is_ours, open_state, seal
@@ -174,6 +175,10 @@ class HeldCalls:
                 pause = min(LONGEST_PAUSE, pause * 1.5)
 
     def _bound(self, state: CallState) -> float:
+        # The legacy transport sends one POST after the other, and clients give each a few seconds: holding one would
+        # hold all. So its call is refused as pending, and finds its proposal when it is made again.
+        if state.context.transport == LEGACY:
+            return 0.0
         terms = state.decision.terms if state.decision else None
         own = terms.hold_seconds if terms else None
         return self._seconds if own is None else own

@@ -70,6 +70,7 @@ _LISTS = ("tools/list", "prompts/list", "resources/list", "resources/templates/l
 QUIET = frozenset(("initialize", "ping", "server/discover", "logging/setLevel", *_LISTS))
 # Transports whose messages some servers, or bridges before them, read line by line.
 LINE_READ = ("websocket", "stdio")
+HOLD = "hold"  # the phase of a call that waits for people by itself
 
 
 class VerdictCarrier(Protocol):
@@ -277,6 +278,7 @@ class RequestGate:
         link: CallerLink,
     ) -> Verdict:
         assert self._two_phase is not None
+        state.phase = HOLD
         checked = await self._two_phase.held.wait(reading.message, state, self._recorder, link)
         if isinstance(checked, Answer):
             state.phase, state.recorded_reason = "propose", "proposal_pending"
@@ -348,7 +350,7 @@ class RequestGate:
         if objection is not None:
             state.decision = replace(decision, outcome=Outcome.DENY, reason=objection.reason, rule=None)
             return objection.reason, objection.why
-        if decision.outcome is Outcome.TWO_PHASE and state.phase is None and not self._is_held(decision):
+        if decision.outcome is Outcome.TWO_PHASE and state.phase in (None, HOLD) and not self._is_held(decision):
             return "two_phase_required", self._two_phase.how_to_propose(state) if self._two_phase else ""
         return None
 

@@ -197,7 +197,8 @@ def answer_not_required(tool: str) -> JsonObject:
 
 def waiting_notes(proposal: Proposal, page: str | None, now: float) -> JsonObject:
     """Return what is said of a proposal that waits: `fields` for a program, and a sentence for the `user`."""
-    after = min(now + ASK_AGAIN_SECONDS, proposal.expires_at)
+    # A full minute, since people read it.
+    after = min((now + ASK_AGAIN_SECONDS) // 60 * 60, proposal.expires_at)
     fields: JsonObject = {"expires_at": timestamp(proposal.expires_at), "ask_again_after": timestamp(after)}
     if proposal.people > 1:
         fields |= {"approvals": proposal.approvals, "people": proposal.people}

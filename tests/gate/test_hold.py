@@ -113,7 +113,7 @@ async def test_when_its_time_is_over_it_is_refused_and_its_proposal_stays_for_th
         verdict = await verdict_of(task)
     assert reason(verdict) == "approval_pending"
     told = json.dumps(reply(verdict))
-    assert f"ask again after {'13:47'} UTC, or open {PAGE}/approvals/{proposal_id}" in told
+    assert f"ask again after 13:47 UTC, or open {PAGE}/approvals/{proposal_id}" in told
     assert '"retryable": true' in told
     await review(world).approve(proposal_id, ALICE)
     again = await world.inspect("transfer_funds", ARGUMENTS)
