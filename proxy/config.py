@@ -186,6 +186,7 @@ class Settings(BaseModel):
     sampler_model: str | None = Field(None, min_length=1, description="Model for candidate outputs.")
     sampler_key_file: UserPath | None = Field(None, description="File with the endpoint's API key.")
     sampler_timeout: Seconds = Field(10, description="Seconds that both candidate outputs may take.")
+    notify: UserPath | None = Field(None, description="File that names whom to tell when something waits for approval.")
     fast: bool = Field(
         True, description="Off: mitmproxy's own code for all that is replaced for speed alone; for finding faults."
     )

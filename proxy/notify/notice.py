@@ -78,7 +78,7 @@ def text_of(notice: JsonObject) -> str:
 def http_request(notice: JsonObject, target: Target, secret: bytes | None, now: float) -> Request:
     """Return the request that tells a target of an HTTP kind; signed where there is a secret to sign with."""
     if target.kind == "ntfy":
-        # Header values are Latin-1 without line breaks; ntfy also takes the title in the JSON form, which any text fits.
+        # As JSON, not in headers: those are Latin-1 without line breaks, and names may hold anything.
         topic = {"topic": target.topic, "title": title_of(notice), "message": text_of(notice)}
         topic |= {"click": notice["page"]} if notice["page"] else {}
         return Request(json.dumps(topic).encode(), _headers({} if secret is None else _bearer(secret)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -18,12 +18,11 @@ from proxy.notify.send import TIMEOUT, send
 from proxy.notify.targets import read_secrets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
-    from proxy.core.model import JsonObject
-    from proxy.core.proposals import Proposal, State
+    from proxy.core.notices import DueNotice, Outbox
+    from proxy.core.proposals import Proposal
     from proxy.notify.targets import Target
-    from proxy.store.notice_store import DueNotice
 
 log = structlog.get_logger("interlock.notify")
 
@@ -33,18 +32,6 @@ CLAIM_SECONDS: Final = 6 * TIMEOUT
 BACK_OFF: Final = (5.0, 15.0, 60.0, 300.0, 900.0, 1800.0, 3600.0)
 KEEP_SECONDS: Final = 7 * 86_400.0
 SWEEP_SECONDS: Final = 3600.0
-
-
-class Outbox(Protocol):
-    """What is to be told; `proxy.store.notice_store.Notices` is one."""
-
-    async def untold(self, target: str, now: float, limit: int = 50) -> Sequence[tuple[Proposal, State]]: ...
-    async def add(self, target: str, proposal_id: str, state: State, body: JsonObject, now: float) -> bool: ...
-    async def claim(self, now: float, until: float) -> DueNotice | None: ...
-    async def sent(self, notice: DueNotice, now: float) -> None: ...
-    async def failed(self, notice: DueNotice, problem: str, due_at: float) -> None: ...
-    async def give_up(self, notice: DueNotice, problem: str, now: float) -> None: ...
-    async def sweep(self, before: float) -> None: ...
 
 
 class Notifier:
@@ -66,8 +53,8 @@ class Notifier:
         self._swept = 0.0
 
     async def run(self) -> None:
-        """Tell what there is to tell, every second, until cancelled."""
-        while True:
+        """Tell what there is to tell, every second, until cancelled; without targets there is nothing to do."""
+        while self._targets:
             try:
                 await self.tell()
             except StoreUnavailableError as error:

@@ -1,19 +1,21 @@
-"""The targets of notices, as the settings name them. Their secrets come from files or the environment. Pure but for that.
+"""The targets of notices: a YAML file by name, with secrets in files or in the environment.
 
-    notify:
-      ops-chat: {kind: slack, url_file: /run/secrets/slack-url}
-      pager: {kind: webhook, url: https://pager.example.com/hook, secret_file: /run/secrets/hook}
-      mail: {kind: email, smtp: smtp.example.com:587, sender: interlock@example.com, to: [ops@example.com]}
+ops-chat: {kind: slack, url_file: /run/secrets/slack-url}
+pager: {kind: webhook, url: https://pager.example.com/hook, secret_file: /run/secrets/hook}
+mail: {kind: email, smtp: smtp.example.com:587, sender: interlock@example.com, to: [ops@example.com]}
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path  # noqa: TC003  pydantic reads annotations when it runs
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
 
 from proxy.errors import ConfigError
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MAX_TARGETS = 16
-SECRET_ENV = "INTERLOCK_NOTIFY_"  # noqa: S105  the beginning of a variable's name
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 type Kind = Literal["webhook", "slack", "teams", "ntfy", "email"]
 
 
@@ -42,6 +44,7 @@ class Target(BaseModel):
     url: Annotated[str, AfterValidator(_check_url)] | None = Field(None, description="Where to send it, by HTTPS.")
     url_file: Path | None = Field(None, description="File with the URL, where the URL itself is a secret.")
     secret_file: Path | None = Field(None, description="File with the secret that signs webhooks, or ntfy's token.")
+    secret_env: str | None = Field(None, min_length=1, description="Environment variable with that secret.")
     topic: str | None = Field(None, min_length=1, description="Of ntfy: the topic.")
     smtp: str | None = Field(None, pattern=r"^[^:\s]+:\d{1,5}$", description="Of email: the mail server, HOST:PORT.")
     tls: Literal["starttls", "tls", "off"] = Field("starttls", description="Of email; off is for this machine alone.")
@@ -63,6 +66,34 @@ class Target(BaseModel):
         return self
 
 
+def load_targets(path: Path | None) -> dict[str, Target]:
+    """Return the targets in a file, by name; none without a file. Raises ConfigError that says what to write."""
+    if path is None:
+        return {}
+    try:
+        content = YAML(typ="safe", pure=True).load(path.read_text())
+    except (OSError, UnicodeDecodeError, YAMLError) as error:
+        raise ConfigError(f"notify file {str(path)!r} cannot be read: {error}") from error
+    if not isinstance(content, dict) or not 1 <= len(content) <= MAX_TARGETS:
+        raise ConfigError(
+            f"notify file {str(path)!r} must name 1 to {MAX_TARGETS} targets, such as ops: {{kind: slack, …}}"
+        )
+    return {str(name): _target(path, str(name), raw) for name, raw in content.items()}
+
+
+def _target(path: Path, name: str, raw: object) -> Target:
+    if not _NAME.fullmatch(name):
+        raise ConfigError(f"notify file {str(path)!r}: the name {name[:64]!r} is not 1 to 64 letters, digits, - and _")
+    try:
+        return Target.model_validate(raw)
+    except ValidationError as error:
+        # Without the input: a URL that is wrong in one letter is a secret all the same.
+        first = error.errors(include_url=False, include_input=False)[0]
+        field = ".".join(map(str, first["loc"]))
+        why = first["msg"].removeprefix("Value error, ")
+        raise ConfigError(f"notify file {str(path)!r}, target {name}{', ' + field if field else ''}: {why}") from None
+
+
 @dataclass(frozen=True, slots=True)
 class Secrets:
     """What of a target nobody may see: never logged, never in a message."""
@@ -82,9 +113,18 @@ def read_secrets(name: str, target: Target, environ: Mapping[str, str]) -> Secre
             _check_url(url)
         except ValueError as error:
             raise ConfigError(f"notify target {name}: {error}") from error
-    given = environ.get(f"{SECRET_ENV}{name.upper().replace('-', '_')}_SECRET")
-    secret = _read(name, target.secret_file) if target.secret_file else given
-    return Secrets(url, secret.encode() if secret else None)
+    return Secrets(url, _secret(name, target, environ))
+
+
+def _secret(name: str, target: Target, environ: Mapping[str, str]) -> bytes | None:
+    if target.secret_file is not None:
+        return _read(name, target.secret_file).encode()
+    if target.secret_env is None:
+        return None
+    # A secret that is named and not there is an error: unsigned, the notice would look like anybody's.
+    if not (value := environ.get(target.secret_env)):
+        raise ConfigError(f"notify target {name}: the environment variable {target.secret_env} is not set")
+    return value.encode()
 
 
 def _read(name: str, file: Path) -> str:

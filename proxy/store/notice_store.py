@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from proxy.core.notices import DueNotice
 from proxy.core.proposals import State
 from proxy.store.packed_text import pack, unpack
 from proxy.store.proposal_store import to_proposal
@@ -21,35 +21,21 @@ if TYPE_CHECKING:
 SQL = Queries("notices")
 
 
-@dataclass(frozen=True, slots=True)
-class DueNotice:
-    """A notice that this process has claimed, and how often it was tried before."""
-
-    target: str
-    proposal_id: str
-    state: State
-    body: JsonObject
-    attempts: int
-
-
 class Notices:
-    """The outbox. Every method raises StoreUnavailableError."""
+    """A `notices.Outbox` on a database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def untold(self, target: str, now: float, limit: int = 50) -> Sequence[tuple[Proposal, State]]:
-        """Return proposals that wait, and those whose end follows a notice that they waited, not told to a target yet."""
         rows = await self._database.fetch(SQL["untold_proposals"], target, float(now), limit)
         return [(to_proposal(row[:-1]), State(row[-1])) for row in rows]
 
     async def add(self, target: str, proposal_id: str, state: State, body: JsonObject, now: float) -> bool:
-        """Put a notice into the outbox; return False where it is there already, whoever put it."""
         values = (target, pack(proposal_id), str(state), json.dumps(body), float(now))
         return bool(await self._database.execute(SQL["insert_notice"], *values))
 
     async def claim(self, now: float, until: float) -> DueNotice | None:
-        """Claim a notice that is due, until then: no other process sends it meanwhile. None where nothing is due."""
         for target, proposal_id, state, body, attempts in await self._database.fetch(SQL["due_notices"], float(now)):
             key = (target, proposal_id, state)
             if await self._database.execute(SQL["claim_notice"], *key, attempts, float(until)):
@@ -66,7 +52,6 @@ class Notices:
         await self._database.execute(SQL["notice_given_up"], *_key(notice), problem, float(now))
 
     async def sweep(self, before: float) -> None:
-        """Delete what was put in before then, whatever became of it."""
         await self._database.execute(SQL["delete_old_notices"], float(before))
 
 
