@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from proxy.commands.options import ConfigFile
+from proxy.commands.options import ConfigFile, StateDir
 from proxy.commands.terminal import print_note
 from proxy.config import load_settings
 from proxy.core.ids import new_id
@@ -31,10 +31,11 @@ def main() -> None:
 def send_test(
     target: Annotated[str | None, typer.Argument(help="Only this target; absent: every one.")] = None,
     notify: Annotated[Path | None, typer.Option(help="File of the targets; default: the setting notify.")] = None,
+    state_dir: StateDir = None,
     config: ConfigFile = None,
 ) -> None:
     """Send a notice about nothing to each target, and say which of them took it."""
-    settings = load_settings({"notify": notify}, config_file=config).settings
+    settings = load_settings({"notify": notify, "state_dir": state_dir}, config_file=config).settings
     targets = load_targets(settings.notify)
     if not targets:
         raise ConfigError("there are no targets; name a file with --notify or the setting notify")
