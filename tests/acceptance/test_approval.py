@@ -20,6 +20,7 @@ from proxy.config import load_settings
 from proxy.core.proposals import State
 from tests.acceptance.bank import MODERN, Bank, denial, open_bank
 from tests.support.harness import start_interlock, start_python_server
+from tests.support.node_tools import NodeClients
 from tests.support.timeouts import PATIENCE
 
 WAYS = [("http", "legacy"), ("http", MODERN), ("stdio", "legacy"), ("stdio", MODERN)]
@@ -124,6 +125,20 @@ async def test_a_client_that_can_show_a_page_is_sent_there(banks: Any, transport
     assert page.startswith(f"{CONSOLE}/approvals/")
     assert "ilo_" not in page
     assert bank.entries()[before:] == [("transfer_funds", {"amount": 5, "to": "eve"})]
+
+
+@pytest.mark.parametrize(("policy", "legacy", "asked"), [(HOLD, True, 0), (HOLD, False, 0), (ELICIT, False, 1)])
+async def test_typescript_clients_wait_as_they_are(banks: Any, policy: str, legacy: bool, asked: int) -> None:
+    bank: Bank = banks("http", policy)
+    before = len(bank.entries())
+    assert bank.interlock is not None
+    with NodeClients() as clients:
+        url = f"{bank.interlock.url}/mcp"
+        report, _ = await asyncio.gather(
+            asyncio.to_thread(clients.run, "approval", url, legacy=legacy), approve(bank.state_dir)
+        )
+    assert (report.get("moved"), len(report["pages"])) == ({"moved": 4}, asked), report
+    assert bank.entries()[before:] == [("transfer_funds", {"amount": 4, "to": "typescript"})]
 
 
 async def test_over_the_legacy_transport_a_call_is_refused_as_pending_and_made_again(banks: Any) -> None:
