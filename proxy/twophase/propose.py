@@ -170,7 +170,8 @@ def answer_proposal(
     answer: JsonObject
     if proposal.state is State.BLOCKED:
         # The arguments are the caller's own, so it gets them back as they came, not masked.
-        plan = {"tool": proposal.tool, "arguments": arguments}
+        # Beside the tool too, where users of other two-phase tools look for them; an argument called `tool` is not.
+        plan = {**arguments, "tool": proposal.tool, "arguments": arguments}
         answer = {"status": "blocked", "action": "create_draft", "reason": proposal.reason, "draft": plan}
     elif proposal.state is State.REJECTED:
         answer = {"status": "rejected", "proposal_id": proposal.proposal_id, "reason": proposal.operator_reason or ""}

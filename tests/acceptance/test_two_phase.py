@@ -79,7 +79,7 @@ async def test_money_moves_exactly_once(banks: Any, transport: str, era: str) ->
         draft = await propose(client, "transfer_funds", BOB, unstable)
         assert draft["status"] == "blocked"
         assert draft["reason"] == "low_integrity"
-        assert draft["draft"] == {"tool": "transfer_funds", "arguments": BOB}
+        assert draft["draft"] == {**BOB, "tool": "transfer_funds", "arguments": BOB}
         assert (await propose(client, "transfer_funds", BOB, None))["reason"] == "no_signals"
         await client.call_tool("balance", {"account": "bob"})
     assert bank.entries()[before:] == [("transfer_funds", BOB), ("balance", {"account": "bob"})]

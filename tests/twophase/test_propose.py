@@ -133,7 +133,7 @@ def test_no_other_proposal_is_answered_with_a_token(state: State) -> None:
 
 
 def test_a_draft_has_the_callers_own_arguments() -> None:
-    assert answer(made(BAD))["draft"] == {"tool": "transfer", "arguments": ARGUMENTS}
+    assert answer(made(BAD))["draft"] == {**ARGUMENTS, "tool": "transfer", "arguments": ARGUMENTS}
 
 
 def test_a_call_that_needs_no_proposal_is_told_to_be_made_directly() -> None:
