@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from proxy.core.ids import new_id
 from proxy.core.proposals import Proposal, State, Terms
 from proxy.errors import PhaseError
 from proxy.twophase.hashing import NotExactError, hash_arguments
@@ -15,11 +16,16 @@ from proxy.twophase.listing import EXTRA
 from proxy.twophase.tokens import KeyRing, Token, issue
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from proxy.core.approvals import StandingApproval
     from proxy.core.model import Call, Json, JsonObject
     from proxy.twophase.scoring import Score
 
 MAX_TEXT: Final = 64 << 10  # characters of a prompt or of one candidate output that are taken
 CANDIDATES: Final = 2
+MAX_REASON_SHOWN: Final = 1000
+ASK_AGAIN_SECONDS: Final = 60.0
 _NONCE_BYTES: Final = 24
 
 
@@ -53,6 +59,7 @@ class Plan:
     description: str | None
     policy_version: str
     call_id: str
+    parts: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 def split_evidence(arguments: JsonObject | None) -> tuple[JsonObject | None, Evidence]:
@@ -123,6 +130,23 @@ def draft(plan: Plan, digest: str, made: Score, proposal_id: str, now: float) ->
         absent=made.absent,
         reason=made.reason,
         call_id=plan.call_id,
+        people=terms.people,
+        own=terms.own,
+        how=terms.how,
+        parts=plan.parts if waits else {},
+    )
+
+
+def approve_standing(proposal: Proposal, standing: StandingApproval, now: float) -> Proposal:
+    """Return a proposal that would wait, approved by a standing approval."""
+    return replace(
+        proposal,
+        state=State.APPROVED,
+        approvals=1,
+        operator=standing.operator,
+        operator_reason=f"standing approval {standing.standing_id}: {standing.reason}"[:MAX_REASON_SHOWN],
+        operator_at=now,
+        standing_id=standing.standing_id,
     )
 
 
@@ -136,22 +160,27 @@ def _first_state(made: Score, terms: Terms) -> State:
 
 
 def answer_proposal(
-    proposal: Proposal, arguments: JsonObject, commit_name: str, ring: KeyRing, token_id: str, now: float
+    proposal: Proposal, arguments: JsonObject, commit_name: str, ring: KeyRing, now: float, page: str | None = None
 ) -> JsonObject:
-    """Return the tool result that answers a proposal; with a token of this id where it may be committed."""
+    """Return the tool result that answers a proposal; with a token where it may be committed.
+
+    `page` is where operators decide on it. It opens for nobody without an operator's own login.
+    """
     scored = {"composite_score": proposal.composite_score, "signals": dict(proposal.signals)}
     answer: JsonObject
     if proposal.state is State.BLOCKED:
         # The arguments are the caller's own, so it gets them back as they came, not masked.
-        plan = {"tool": proposal.tool, "arguments": arguments}
+        # Beside the tool too, where users of other two-phase tools look for them; an argument called `tool` is not.
+        plan = {**arguments, "tool": proposal.tool, "arguments": arguments}
         answer = {"status": "blocked", "action": "create_draft", "reason": proposal.reason, "draft": plan}
     elif proposal.state is State.REJECTED:
         answer = {"status": "rejected", "proposal_id": proposal.proposal_id, "reason": proposal.operator_reason or ""}
     elif proposal.state is State.PENDING:
-        expires_at = timestamp(proposal.expires_at)
-        answer = {"status": "pending", "proposal_id": proposal.proposal_id, "expires_at": expires_at}
+        notes = waiting_notes(proposal, page, now)
+        answer = {"status": "pending", "proposal_id": proposal.proposal_id, **notes["fields"]}
+        return _result({**answer, **scored}, f"{_ADVICE['pending']} Tell the user: {notes['user']}")
     else:
-        token = _token(proposal, token_id, now)
+        token = make_token(proposal, now)
         answer = {
             "status": "allowed",
             "proposal_id": proposal.proposal_id,
@@ -167,9 +196,25 @@ def answer_not_required(tool: str) -> JsonObject:
     return _result({"status": "not_required", "tool": tool}, _ADVICE["not_required"].format(tool=tool))
 
 
-def _token(proposal: Proposal, token_id: str, now: float) -> Token:
+def waiting_notes(proposal: Proposal, page: str | None, now: float) -> JsonObject:
+    """Return what is said of a proposal that waits: `fields` for a program, and a sentence for the `user`."""
+    # A full minute, since people read it.
+    after = min((now + ASK_AGAIN_SECONDS) // 60 * 60, proposal.expires_at)
+    fields: JsonObject = {"expires_at": timestamp(proposal.expires_at), "ask_again_after": timestamp(after)}
+    if proposal.people > 1:
+        fields |= {"approvals": proposal.approvals, "people": proposal.people}
+    who = "an operator" if proposal.people == 1 else f"{proposal.people - proposal.approvals} more operators"
+    user = f"{proposal.tool} is waiting for {who}; ask again after {timestamp(after)[11:16]} UTC"
+    if page is not None:
+        fields["page"] = page
+        user += f", or open {page}"
+    return {"fields": fields, "user": f"{user}."}
+
+
+def make_token(proposal: Proposal, now: float) -> Token:
+    """Return a token of a proposal that may be committed."""
     return Token(
-        token_id=token_id,
+        token_id=new_id(),
         proposal_id=proposal.proposal_id,
         tool_name=proposal.tool,
         tool_args_hash=proposal.arguments_hash,
@@ -194,6 +239,7 @@ def describe(proposal: Proposal) -> JsonObject:
         "absent": dict(proposal.absent),
         "why": proposal.reason,
         "expires_at": proposal.expires_at,
+        **({"standing_id": proposal.standing_id, "operator": proposal.operator} if proposal.standing_id else {}),
     }
 
 
@@ -216,8 +262,8 @@ _ADVICE: Final = {
     "not_required": "Nothing has been executed. These arguments need no proposal: call {tool!r} with them directly.",
     "allowed": "Nothing has been executed yet. To run it, call {commit!r} with exactly the same arguments, "
     "and with this proposal_id and commit_token, before expires_at. The token works once.",
-    "pending": "Nothing has been executed. A person has to approve this proposal: tell the user, and later propose "
-    "the same again; once it is approved, the answer has the commit_token.",
+    "pending": "Nothing has been executed. A person has to approve this proposal: tell the user, and propose the same "
+    "again after ask_again_after; once it is approved, the answer has the commit_token.",
     "rejected": "Nothing has been executed. A person has rejected this proposal: do not try again, tell the user.",
     "blocked": "Nothing has been executed ({reason}). Show the draft to the user. Where the reason is no_signals, "
     "propose again with _interlock: the prompt you act on, and two candidate_outputs.",

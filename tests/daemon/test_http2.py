@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import socket
@@ -14,11 +15,15 @@ import h2.events
 import pytest
 from hyperframe.frame import HeadersFrame
 
+from tests.acceptance.test_approval import HOLD as HOLD_TRANSFERS
+from tests.acceptance.test_approval import approve, pending
 from tests.daemon.conftest import HASTE, SETTINGS, Pair
 from tests.daemon.waiting import next_refusal, refusals
 from tests.support.harness import Certificates, ServerHandle, free_port, start_interlock, start_python_server
 from tests.support.raw_socket import Tls
 from tests.support.timeouts import PATIENCE
+
+HOLD = HOLD_TRANSFERS.replace("transfer_funds", "danger")
 
 
 @pytest.fixture(scope="module")
@@ -167,3 +172,26 @@ def test_an_error_page_is_our_own(secure: Pair):
     status, body = peer.answers[1]
     assert (status, json.loads(body)["error"]["status"]) == ("502", 502)
     assert b"mitmproxy" not in body
+
+
+async def test_a_stream_that_is_reset_while_its_call_waits_for_people_makes_no_call(
+    tmp_path: Path, server: ServerHandle, certificates: Certificates
+) -> None:
+    server.new_executions()
+    with start_interlock(
+        tmp_path, policy=HOLD, settings={"hold_timeout": PATIENCE}, upstream_ca=certificates.ca_file
+    ) as interlock:
+        with tunnel(Pair(interlock, server)) as peer:
+            peer.pseudo[-1] = (":path", "/rpc")
+            body = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"danger","arguments":{}}}'
+            peer.ask(1, "POST", ("content-type", "application/json"), end=False)
+            peer.h2.send_data(1, body, end_stream=True)
+            peer.sock.sendall(peer.h2.data_to_send())
+            await pending(interlock.state_dir)
+            peer.h2.reset_stream(1)
+            peer.sock.sendall(peer.h2.data_to_send())
+            async with asyncio.timeout(PATIENCE):
+                while not any(event.get("reason") == "caller_gone" for event in interlock.recorded()):
+                    await asyncio.sleep(0.05)
+            await approve(interlock.state_dir)
+        assert server.new_executions() == []

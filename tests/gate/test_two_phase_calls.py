@@ -257,7 +257,7 @@ async def test_a_proposal_without_signals_is_blocked(make: Make) -> None:
         "status": "blocked",
         "action": "create_draft",
         "reason": "no_signals",
-        "draft": {"tool": "transfer_funds", "arguments": ARGUMENTS},
+        "draft": {**ARGUMENTS, "tool": "transfer_funds", "arguments": ARGUMENTS},
         "composite_score": None,
         "signals": {},
     }

@@ -77,6 +77,7 @@ up*)
     said=$(mktemp)
     until_ready "$said" "$@" --port {ports[0]} --resolver-port {ports[1]} >"$said"
     ;;
+"notify test"*) {command} "$@" || [ $? = 1 ] ;;  # nobody takes what the page's targets are sent
 "audit tail"*--follow* | "audit tail"*-f*) timeout --signal=INT 1 {command} "$@" || [ $? = 124 ] ;;
 --install-completion) exec env PYTHONPATH={repository} {python} -m proxy.cli "$@" ;;  # asks its parent for its shell
 "audit prune"*) echo y | real "$@" ;;
@@ -202,6 +203,7 @@ class World:
         (folder / "prompts").mkdir()
         (folder / "prompts" / "payments.txt").write_text("Pay the invoices.\n")
         (folder / "agent.py").write_text("")
+        (folder / "notify.yaml").write_text("pager: {kind: webhook, url: 'http://127.0.0.1:1/'}\n")
         (folder / ".vscode").mkdir()
         servers = {"files": {"command": "npx", "args": ["-y", "some-server"]}}
         (folder / ".vscode" / "mcp.json").write_text(json.dumps({"servers": servers}))
@@ -212,6 +214,7 @@ PLACEHOLDERS: dict[str, Callable[[World], str]] = {
     "0198c0de-7d31-7c52-a1b0-5e0d9f1c2a44": lambda world: world.call_id,
     "0198c0de-7d31": lambda world: world.call_id,
     "01989f2e-7a31": lambda world: world.propose(),
+    "01989f5c-04b2": lambda world: world.propose(),
     "3f9a2c77": lambda world: world.digest,
     "127.0.0.1:8080": lambda world: str(world.proxy.run["listen"]),
     "127.0.0.1:8081": lambda world: str(world.proxy.run["health"]),

@@ -29,7 +29,7 @@ OLD_NODE = MODULES / "node-20" / "bin" / "node"
 CLIENT_LIMIT = 100.0
 
 type ServerName = Literal["v1-raw", "v1-express", "v1-sse", "v2"]
-type ClientName = Literal["v1", "v1-sse", "v2"]
+type ClientName = Literal["v1", "v1-sse", "v2", "approval"]
 type EverythingTransport = Literal["streamableHttp", "sse"]
 type Report = dict[str, Any]
 """What a client printed: one object per step, see tests/node/clients/common.mjs."""

@@ -27,6 +27,10 @@ UNSTABLE = {"candidate_outputs": ["moved 100 to bob", "declined: no such account
 RING = KeyRing(SigningKey("k1", b"k" * 32))
 
 
+def replace_agent(context: Context, agent: str) -> Context:
+    return replace(context, principal=Principal(agent, authenticated=True))
+
+
 @dataclass
 class World:
     """A gate that proposes and commits; `server` answers what is forwarded."""
@@ -40,6 +44,7 @@ class World:
     fail: Exception | None = None
     sampler: Any = None
     database_url: str | None = None
+    console_url: str | None = None
     next_id: int = 0
 
     def __post_init__(self) -> None:
@@ -52,6 +57,7 @@ class World:
             catalog=self.catalog,
             clock=lambda: self.now,
             sampler=self.sampler,
+            console_url=self.console_url,
         )
         self.gate = Gate(
             policy=lambda: self.policy,

@@ -50,7 +50,7 @@ def made(score: Score = GOOD, **terms: Any) -> Proposal:
 
 
 def answer(proposal: Proposal, now: float = 1000.0) -> Any:
-    result = answer_proposal(proposal, ARGUMENTS, "transfer_commit", RING, "t", now)
+    result = answer_proposal(proposal, ARGUMENTS, "transfer_commit", RING, now)
     assert json.loads(result["content"][0]["text"]) == result["structuredContent"]
     return result["structuredContent"]
 
@@ -133,7 +133,7 @@ def test_no_other_proposal_is_answered_with_a_token(state: State) -> None:
 
 
 def test_a_draft_has_the_callers_own_arguments() -> None:
-    assert answer(made(BAD))["draft"] == {"tool": "transfer", "arguments": ARGUMENTS}
+    assert answer(made(BAD))["draft"] == {**ARGUMENTS, "tool": "transfer", "arguments": ARGUMENTS}
 
 
 def test_a_call_that_needs_no_proposal_is_told_to_be_made_directly() -> None:
