@@ -44,6 +44,7 @@ MAX_WORKERS = 64
 CONFIG_FILE = Path("interlock.yaml")
 _LISTEN = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^:\[\]]+):(?P<port>\d{1,5})")
 _REVERSE = re.compile(r"reverse:https?://(\[[0-9a-fA-F:.]+\]|[^/:\s]+)(:\d{1,5})?/?")
+_CONSOLE_URL = re.compile(r"https?://(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(:\d{1,5})?/?")
 _BASE_URL = re.compile(r"https?://(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(:\d{1,5})?(/[A-Za-z0-9._~%/-]*)?")
 
 
@@ -65,6 +66,12 @@ def _base_url(value: str) -> str:
     if _BASE_URL.fullmatch(value):
         return value.rstrip("/")
     raise ValueError("write the URL before /chat/completions, such as https://llm.example.com/v1")
+
+
+def _console_url(value: str) -> str:
+    if _CONSOLE_URL.fullmatch(value):
+        return value.rstrip("/").lower()
+    raise ValueError("write https:// and a host, and a port if there is one, such as https://console.example.com")
 
 
 def _command(value: str) -> str:
@@ -139,6 +146,15 @@ class Settings(BaseModel):
     health_listen: Annotated[str, AfterValidator(lambda text: text if text == "off" else _listen(text))] = Field(
         "127.0.0.1:8081", description="Address of /healthz, /readyz and /metrics, or off."
     )
+    console_listen: Annotated[str, AfterValidator(lambda text: text if text == "off" else _listen(text))] = Field(
+        "127.0.0.1:8090", description="Address of the web console, or off."
+    )
+    console_url: Annotated[str, AfterValidator(_console_url)] | None = Field(
+        None, description="URL of the console for operators, where a TLS server in front of it has another."
+    )
+    console_link: Literal["auto", "always", "never"] = Field(
+        "auto", description="Whether the start prints a one-time link to the console; auto: on a terminal."
+    )
     ready_lag: Seconds = Field(300, description="Seconds that an event may wait for the store before /readyz fails.")
     header_limit: Size = Field(ByteSize(64 << 10), description="Largest request head; above it, 431.")
     header_timeout: Seconds = Field(30, description="Seconds for a request head to arrive; after that, 408.")
@@ -192,6 +208,15 @@ class Settings(BaseModel):
     @property
     def health_address(self) -> tuple[str, int] | None:
         return None if self.health_listen == "off" else split_address(self.health_listen)
+
+    @property
+    def console_address(self) -> tuple[str, int] | None:
+        return None if self.console_listen == "off" else split_address(self.console_listen)
+
+    @property
+    def console_is_secure(self) -> bool:
+        """Whether operators reach the console by TLS."""
+        return self.console_url is not None and self.console_url.startswith("https:")
 
     @property
     def postgres(self) -> str | None:

@@ -1,0 +1,96 @@
+"""The list of calls, newest first, and what follows it live."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from starlette.responses import Response, StreamingResponse
+
+from proxy.console.call_filter import DECISIONS, NAMES, SPANS, CallFilter, write_cursor
+from proxy.console.call_rows import row
+from proxy.console.context import NavEntry, view
+from proxy.console.security import NO_STORE
+from proxy.errors import AuditUnavailableError, StoreUnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from starlette.requests import Request
+    from starlette.routing import Route
+
+    from proxy.audit.event import CallRecord
+    from proxy.console.context import Console
+    from proxy.console.sessions import Session
+
+PAGE_ROWS: Final = 50
+KEEP_ALIVE_SECONDS: Final = 2.0  # also how long an open page outlives its operator
+
+
+class CallsPage:
+    nav: NavEntry | None = NavEntry("/calls", "Live", "l")
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def routes(self) -> list[Route]:
+        return [view("/calls", self.show), view("/stream", self.stream)]
+
+    async def show(self, request: Request) -> Response:
+        wanted = CallFilter.read(request.query_params)
+        calls, problem = await self._find(wanted)
+        more = len(calls) > PAGE_ROWS
+        rows = [row(call) for call in calls[:PAGE_ROWS]]
+        older = wanted.address(before=write_cursor(calls[PAGE_ROWS - 1].cursor)) if more else ""
+        values: dict[str, Any] = {
+            "rows": rows,
+            "wanted": wanted,
+            "names": [name for name in NAMES if name != "decision"],
+            "decisions": DECISIONS,
+            "spans": SPANS,
+            "live": wanted.before is None and not problem,
+            "older": older,
+            "newest": wanted.address(),
+            "problem": problem,
+        }
+        return self._console.renderer.page(request, "calls.html", values)
+
+    async def _find(self, wanted: CallFilter) -> tuple[Sequence[CallRecord], str]:
+        """Return a page of calls and one more, or why there are none."""
+        try:
+            async with self._console.trail.open() as reader:
+                return await reader.calls(wanted.query(time.time()), PAGE_ROWS + 1, wanted.before), ""
+        except StoreUnavailableError as error:
+            hint = " Choose a shorter time, or fewer words." if wanted.text else ""
+            return (), f"The store did not answer in time: {error}.{hint}"
+        except AuditUnavailableError as error:
+            return (), f"A local log cannot be read: {error}."
+
+    async def stream(self, request: Request) -> Response:
+        """Answer with server-sent events: what is new, until the browser leaves or its session ends."""
+        wanted = CallFilter.read(request.query_params) if request.query_params.get("calls") else None
+        events = self._events(request.state.session, wanted)
+        return StreamingResponse(events, media_type="text/event-stream", headers=dict(NO_STORE))
+
+    async def _events(self, session: Session, wanted: CallFilter | None) -> AsyncIterator[bytes]:
+        with self._console.feed.watch(wanted) as watcher:
+            yield b"retry: 2000\n\n"
+            while self._console.sessions.lives(session):
+                try:
+                    async with asyncio.timeout(KEEP_ALIVE_SECONDS):
+                        messages = await watcher.waiting.get()
+                except TimeoutError:
+                    yield b": still here\n\n"
+                    continue
+                # Again: what was waited for is not for an operator who was revoked meanwhile.
+                if not self._console.sessions.lives(session):
+                    break
+                yield b"".join(map(_encoded, messages))
+        yield _encoded(("ended", None))
+
+
+def _encoded(message: tuple[str, Any]) -> bytes:
+    # ASCII: no character in the data can be taken for the end of a line.
+    return f"event: {message[0]}\ndata: {json.dumps(message[1])}\n\n".encode()

@@ -1,0 +1,115 @@
+"""The list of calls: pages, filters, and what follows."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from proxy.console import calls_page, live_feed
+from proxy.errors import StoreUnavailableError
+from tests.support.audit_fixture import TRAIL, World, event
+from tests.support.console_fixture import Desk
+
+
+@pytest.fixture
+def world(desk: Desk) -> World:
+    return World(desk.console.trail.state_dir, None)
+
+
+def listed(text: str) -> list[str]:
+    return re.findall(r'<tr data-id="([^"]+)"', text)
+
+
+async def test_pages_go_back_by_their_last_call_and_miss_none(
+    desk: Desk, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls_page, "PAGE_ROWS", 4)
+    # Several at one moment: the time alone is no place to go on from.
+    world.record(*(event(number, time=1_763_000_000.1234567 + number // 3) for number in range(1, 7)))
+    world.ship()
+    world.record(*(event(number, time=1_763_000_000.1234567 + number // 3) for number in range(7, 11)))
+    await desk.log_in()
+    seen, path = [], "/calls"
+    while path:
+        text = (await desk.http.get(path)).text
+        seen += listed(text)
+        older = re.search(r'rel="next" href="([^"]+)"', text)
+        path = older[1].replace("&amp;", "&") if older else ""
+    assert seen == [f"call-{number:04}" for number in range(10, 0, -1)]
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("decision=deny", ["call-0003"]),
+        ("agent=bob", ["call-0003"]),
+        ("server=bank.*", ["call-0004"]),
+        ("tool=*file", ["call-0001"]),
+        ("rule=no-shell", ["call-0003"]),
+        ("text=HOSTS", ["call-0001"]),
+        ("text=no-sh", ["call-0003"]),
+        ("text=%25", []),
+        ("text=_etc_", []),
+        ("since=1h", []),
+        ("", ["call-0004", "call-0003", "call-0001"]),
+    ],
+)
+@pytest.mark.parametrize("shipped", [True, False])
+async def test_filters(query: str, found: list[str], shipped: bool, desk: Desk, world: World) -> None:
+    world.record(*TRAIL)
+    if shipped:
+        world.ship()
+    await desk.log_in()
+    text = (await desk.http.get(f"/calls?{query}")).text
+    assert [one for one in listed(text) if one] == found
+    assert ("No call matches" in text) is bool(query)
+
+
+async def test_a_text_with_quotes_is_found_in_arguments(desk: Desk, world: World) -> None:
+    world.record(event(1, arguments={"q": 'say "hi" \\ 100%'}), event(2, arguments={"q": "say hi 1000"}))
+    world.ship()
+    await desk.log_in()
+    for text in ('"hi"', "\\ 100%", 'hi" \\'):
+        answer = await desk.http.get("/calls", params={"text": text})
+        assert [one for one in listed(answer.text) if one] == ["call-0001"], text
+
+
+async def test_a_filter_that_makes_no_sense_is_refused(desk: Desk) -> None:
+    await desk.log_in()
+    assert (await desk.http.get("/calls?decision=maybe")).status_code == 400
+
+
+async def test_a_store_that_does_not_answer_is_told_on_the_page(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(*_: object) -> None:
+        raise StoreUnavailableError("no answer in 10 s")
+
+    monkeypatch.setattr("proxy.audit.reader.AuditReader.calls", fail)
+    await desk.log_in()
+    answer = await desk.http.get("/calls?text=x")
+    assert answer.status_code == 200
+    assert "no answer in 10 s" in answer.text
+    assert "Choose a shorter time" in answer.text
+
+
+async def test_the_stream_ends_when_its_operator_is_revoked(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_feed, "TICK_SECONDS", 0.01)
+    monkeypatch.setattr(calls_page, "KEEP_ALIVE_SECONDS", 0.05)
+    await desk.log_in()
+    session = desk.console.sessions.find(next(iter(desk.http.cookies.values())))
+    assert session is not None
+    page = calls_page.CallsPage(desk.console)
+    said = b""
+    async for chunk in page._events(session, None):
+        said += chunk
+        if b"event: pending" in said and desk.tokens.names():
+            desk.tokens.revoke("ann")
+    assert said.startswith(b"retry: 2000\n\n")
+    assert said.endswith(b"event: ended\ndata: null\n\n")
+
+
+def test_nothing_in_a_message_ends_its_line() -> None:
+    encoded = calls_page._encoded(("call", {"tool": "a\nevent: x\r\u2028\u0085"}))
+    assert encoded.isascii()
+    assert encoded.count(b"\n") == 3
+    assert b"\r" not in encoded

@@ -1,0 +1,111 @@
+"""The console's process: what it builds, and what it tells of proposals."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proxy.console.server import pending_proposals
+from proxy.core.proposals import State
+from proxy.errors import StoreUnavailableError
+from proxy.identity.token_file import read_token
+from tests.support.console_world import World, start_world
+from tests.support.timeouts import PATIENCE
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with start_world(tmp_path_factory.mktemp("world")) as started:
+        yield started
+
+
+class Browser(contextlib.AbstractContextManager["Browser"]):
+    def __init__(self, world: World) -> None:
+        self._url = world.interlock.console_url
+        self._http = http.client.HTTPConnection(self._url.removeprefix("http://"), timeout=PATIENCE)
+        self.headers = {"Accept": "text/html", "Origin": self._url}
+
+    def request(self, method: str, path: str, body: str | None = None) -> tuple[int, str, Any]:
+        form = {"Content-Type": "application/x-www-form-urlencoded"} if body else {}
+        self._http.request(method, path, body, self.headers | form)
+        answer = self._http.getresponse()
+        return answer.status, answer.read().decode(), answer.headers
+
+    def __exit__(self, *_: object) -> None:
+        self._http.close()
+
+    def log_in(self, token: str) -> None:
+        status, _, headers = self.request("POST", "/login", f"token={token}")
+        assert status == 303
+        self.headers["Cookie"] = headers["set-cookie"].partition(";")[0]
+
+
+def children(pid: int) -> set[int]:
+    return set(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+
+
+def test_the_first_browser_starts_it_and_the_next_one_after_it_was_killed(world: World) -> None:
+    supervisor = world.interlock.process.pid
+    workers = set(world.interlock.worker_pids)
+    assert children(supervisor) == workers
+    with Browser(world) as browser:
+        assert browser.request("GET", "/login")[0] == 200
+    (console,) = children(supervisor) - workers
+    os.kill(console, signal.SIGKILL)
+    deadline = time.monotonic() + PATIENCE
+    while console in children(supervisor) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    with Browser(world) as again:
+        assert again.request("GET", "/login")[0] == 200
+    assert set(world.interlock.worker_pids) == workers
+
+
+def token(world: World) -> str:
+    return read_token(world.interlock.state_dir / "keys" / "operator.token")
+
+
+def test_a_call_is_on_the_page_and_the_login_in_the_trail(world: World) -> None:
+    with Browser(world) as browser:
+        browser.log_in(token(world))
+        refused = world.call("read_file", {"path": "/etc/passwd"})
+        status, text, _ = browser.request("GET", "/calls")
+    assert status == 200
+    assert world.audit_id(refused) in text
+    kinds = [event["kind"] for event in world.interlock.events()]
+    assert "operator_login" in kinds
+
+
+def test_the_trail_of_the_console_is_chained_like_any_other(world: World) -> None:
+    with Browser(world) as browser:
+        browser.log_in(token(world))
+    world.interlock.events()
+    verified = world.interlock.cli("audit", "verify", "--json")
+    summary = json.loads(verified.stdout.splitlines()[-1])
+    assert verified.returncode in (0, 3), verified.stdout
+    assert not [line for line in verified.stdout.splitlines() if "altered" in line or "missing" in line], summary
+
+
+class Review:
+    def __init__(self, found: Any) -> None:
+        self._found = found
+
+    async def list(self, states: Any, limit: int) -> Any:
+        assert states == [State.PENDING]
+        if isinstance(self._found, Exception):
+            raise self._found
+        return self._found[:limit]
+
+
+async def test_what_waits_is_counted_and_a_store_that_is_gone_says_nothing() -> None:
+    found = [{"proposal_id": str(number)} for number in range(3)]
+    assert await pending_proposals(Review(found)) == {"count": 3, "ids": ["0", "1", "2"]}  # type: ignore[arg-type]
+    assert await pending_proposals(Review(StoreUnavailableError("x"))) is None  # type: ignore[arg-type]
