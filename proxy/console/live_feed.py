@@ -12,9 +12,9 @@ import structlog
 from proxy.console.call_rows import ending, row_of_event
 
 if TYPE_CHECKING:
-    from proxy.audit.live_tail import LiveTail
     from collections.abc import Awaitable, Callable, Iterator
 
+    from proxy.audit.live_tail import LiveTail
     from proxy.console.call_filter import CallFilter
 
 log = structlog.get_logger("interlock.console")

@@ -16,9 +16,9 @@ from starlette.requests import ClientDisconnect, Request
 from proxy.console.sessions import is_csrf_of
 
 if TYPE_CHECKING:
-    from proxy.admin_api.auth import ListenerName
     from collections.abc import Mapping
 
+    from proxy.admin_api.auth import ListenerName
     from proxy.console.sessions import Session
 
 MAX_FORM: Final = 256 << 10
