@@ -33,6 +33,7 @@ TITLES = {
     "RedactRule": "Rule: redact",
     "TwoPhaseRule": "Rule: two_phase",
     "Annotations": "Annotations",
+    "ByPeople": "Approval by people",
     "Weights": "Weights",
     "Condition": "Condition",
     "Bounds": "Bounds",

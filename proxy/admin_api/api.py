@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -15,21 +15,32 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from proxy.admin_api.auth import ApiError, OperatorAuth
+from proxy.admin_api.auth import ApiError, OperatorAuth, check_role
+from proxy.core.approvals import NextCalls, Role
 from proxy.core.proposals import State
 from proxy.errors import AuditUnavailableError, ReviewError, StoreUnavailableError
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from proxy.core.model import JsonObject
     from proxy.twophase.review import ProposalReview
 
+    type Handler = Callable[[Request], Awaitable[JSONResponse]]
+
 MAX_BODY: Final = 16 << 10
 BODY_SECONDS: Final = 10.0
 MAX_LISTED: Final = 1000
 _NO_STORE: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-_STATUS: Final = {"not_found": 404, "ambiguous_id": 409, "not_pending": 409, "conflict": 409, "expired": 410}
+_STATUS: Final = {
+    "role_required": 403,
+    "own_proposal": 403,
+    "not_found": 404,
+    "expired": 410,
+    **dict.fromkeys(("ambiguous_id", "not_pending", "conflict", "already_approved"), 409),
+}
 _HTTP_REASONS: Final = {404: "not_found", 405: "method_not_allowed"}
 
 
@@ -45,23 +56,40 @@ class Api:
         return _answer(200, await self._review.show(request.path_params["id"]))
 
     async def approve(self, request: Request) -> JSONResponse:
-        reason, operator = await _reason(request), request.state.operator
-        return _answer(200, await self._review.approve(request.path_params["id"], operator, reason))
+        decision, operator = await _decision(request, {"reason", "next"}), request.state.operator
+        proposal_id, next_calls = request.path_params["id"], _next_calls(decision.get("next"))
+        return _answer(200, await self._review.approve(proposal_id, operator, _reason(decision), next_calls))
 
     async def reject(self, request: Request) -> JSONResponse:
-        reason, operator = await _reason(request), request.state.operator
-        return _answer(200, await self._review.reject(request.path_params["id"], operator, reason))
+        decision, operator = await _decision(request, {"reason"}), request.state.operator
+        return _answer(200, await self._review.reject(request.path_params["id"], operator, _reason(decision)))
+
+    async def list_standing(self, request: Request) -> JSONResponse:
+        return _answer(200, {"standing": await self._review.list_standing(_limit(request))})
+
+    async def revoke_standing(self, request: Request) -> JSONResponse:
+        decision, operator = await _decision(request, {"reason"}), request.state.operator
+        return _answer(200, await self._review.revoke_standing(request.path_params["id"], operator, _reason(decision)))
+
+
+def routes(api: Api) -> list[tuple[str, str, Role, Handler]]:
+    """Return every route: method, path, the least role that may use it, and what it does."""
+    return [
+        ("GET", "/proposals", Role.VIEWER, api.list),
+        ("GET", "/proposals/{id}", Role.VIEWER, api.show),
+        ("POST", "/proposals/{id}/approve", Role.APPROVER, api.approve),
+        ("POST", "/proposals/{id}/reject", Role.APPROVER, api.reject),
+        ("GET", "/standing", Role.VIEWER, api.list_standing),
+        ("POST", "/standing/{id}/revoke", Role.APPROVER, api.revoke_standing),
+    ]
 
 
 def make_app(review: ProposalReview, auth: OperatorAuth) -> ASGIApp:
-    """Return the application; every request passes `auth` first."""
-    api = Api(review)
+    """Return the application; every request passes `auth` first, and the operator's role is checked for each route."""
     app = Starlette(
         routes=[
-            Route("/proposals", api.list, methods=["GET"]),
-            Route("/proposals/{id}", api.show, methods=["GET"]),
-            Route("/proposals/{id}/approve", api.approve, methods=["POST"]),
-            Route("/proposals/{id}/reject", api.reject, methods=["POST"]),
+            Route(path, _for_role(role, handler), methods=[method])
+            for method, path, role, handler in routes(Api(review))
         ],
         exception_handlers=dict.fromkeys(_HANDLED, _refuse),
     )
@@ -78,6 +106,14 @@ def make_app(review: ProposalReview, auth: OperatorAuth) -> ASGIApp:
             await app(scope, receive, send)
 
     return guarded
+
+
+def _for_role(role: Role, handler: Handler) -> Handler:
+    async def checked(request: Request) -> JSONResponse:
+        check_role(request.state.operator, role)
+        return await handler(request)
+
+    return checked
 
 
 async def _refuse(_: Request, error: Exception) -> JSONResponse:
@@ -136,22 +172,46 @@ def _limit(request: Request) -> int:
     return int(text)
 
 
-async def _reason(request: Request) -> str:
-    """Return the reason in a request's body; an empty body has none."""
+async def _decision(request: Request, known: set[str]) -> JsonObject:
+    """Return the object in a request's body; an empty body is an empty one. Raises ApiError for any other form."""
     body = await _body(request)
     try:
         value = json.loads(body) if body else {}
     except (ValueError, RecursionError):
         raise ApiError(400, "bad_request", "the body is not JSON") from None
-    reason = value.get("reason", "") if isinstance(value, dict) and value.keys() <= {"reason"} else None
-    if not isinstance(reason, str):
-        raise ApiError(400, "bad_request", 'the body must be {"reason": "…"} and nothing else')
+    if not isinstance(value, dict) or not value.keys() <= known or not isinstance(value.get("reason", ""), str):
+        raise ApiError(400, "bad_request", f'the body must be {{"reason": "…"}}, with {", ".join(sorted(known))} only')
+    return value
+
+
+def _reason(decision: JsonObject) -> str:
+    reason: str = decision.get("reason", "")
+    return _storable(reason, "the reason")
+
+
+def _next_calls(value: Any) -> NextCalls | None:
+    """Parse what is approved beside a proposal. Raises ApiError for another form."""
+    if value is None:
+        return None
+    form = 'next must be {"calls": 5, "seconds": 3600, "vary": ["amount"]}; vary may be absent'
+    if not isinstance(value, dict) or not {"calls", "seconds"} <= value.keys() <= {"calls", "seconds", "vary"}:
+        raise ApiError(400, "bad_request", form)
+    calls, seconds, vary = value["calls"], value["seconds"], value.get("vary", [])
+    # To Python True is 1: neither is a boolean a number of calls.
+    if type(calls) is not int or type(seconds) not in (int, float) or not isinstance(vary, list):
+        raise ApiError(400, "bad_request", form)
+    if not all(isinstance(name, str) for name in vary):
+        raise ApiError(400, "bad_request", form)
+    return NextCalls(calls, float(seconds), tuple(_storable(name, "vary") for name in vary))
+
+
+def _storable(text: str, what: str) -> str:
     try:
         # JSON can contain half a surrogate pair, which cannot be stored as UTF-8.
-        reason.encode()
+        text.encode()
     except UnicodeEncodeError:
-        raise ApiError(400, "bad_request", "the reason contains half a surrogate pair") from None
-    return reason
+        raise ApiError(400, "bad_request", f"{what} contains half a surrogate pair") from None
+    return text
 
 
 async def _body(request: Request) -> bytes:

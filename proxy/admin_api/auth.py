@@ -18,6 +18,7 @@ from proxy.errors import ConfigError
 if TYPE_CHECKING:
     from starlette.types import Scope
 
+    from proxy.core.approvals import Operator, Role
     from proxy.core.interfaces import EventSink
     from proxy.identity.token_file import OperatorTokens
 
@@ -70,14 +71,14 @@ class OperatorAuth:
         self._pause = WRONG_TOKEN_SECONDS if wrong_token_seconds is None else wrong_token_seconds
         self._turn = asyncio.Lock()
 
-    async def authenticate(self, scope: Scope) -> str:
-        """Return the operator's name. Raises ApiError without a valid token."""
+    async def authenticate(self, scope: Scope) -> Operator:
+        """Return the operator. Raises ApiError without a valid token."""
         if self._name is not None and not self._name.fits(_only(scope, b"host")):
             raise ApiError(421, "wrong_host", "the Host header does not name this listener")
         scheme, _, given = _only(scope, b"authorization").partition(" ")
         token = given.strip() if scheme.lower() == "bearer" else ""
         try:
-            operator = self._tokens.holder(token)
+            operator = self._tokens.operator(token)
         except (ConfigError, OSError) as error:
             log.exception("cannot read the operators", error=str(error))
             raise ApiError(503, "operators_unavailable", "the operators cannot be read; see the proxy's log") from error
@@ -100,6 +101,16 @@ class OperatorAuth:
             event = AuditEvent(event_id=new_id(), kind="operator_refused", time=now, reason=reason, detail=detail)
             self._sink.record_later(event)
             await asyncio.sleep(self._pause)
+
+
+def check_role(operator: Operator, needed: Role) -> None:
+    """Raise ApiError where an operator may not do what only `needed` may."""
+    if not operator.role.includes(needed):
+        raise ApiError(403, "role_required", f"{operator.name} is {_a(operator.role)}; this needs {_a(needed)}")
+
+
+def _a(role: Role) -> str:
+    return f"an {role}" if role[0] in "aeiou" else f"a {role}"
 
 
 def _only(scope: Scope, wanted: bytes) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from proxy.core.approvals import NextCalls
     from proxy.core.model import JsonObject
     from proxy.core.proposals import State
 
@@ -38,11 +40,22 @@ class RemoteReview:
     async def show(self, proposal_id: str) -> JsonObject:
         return await self._request("GET", _path_of(proposal_id))
 
-    async def approve(self, proposal_id: str, reason: str) -> JsonObject:
-        return await self._request("POST", f"{_path_of(proposal_id)}/approve", {"reason": reason})
+    async def approve(self, proposal_id: str, reason: str, next_calls: NextCalls | None = None) -> JsonObject:
+        body: JsonObject = {"reason": reason}
+        if next_calls is not None:
+            body["next"] = asdict(next_calls)
+        return await self._request("POST", f"{_path_of(proposal_id)}/approve", body)
 
     async def reject(self, proposal_id: str, reason: str) -> JsonObject:
         return await self._request("POST", f"{_path_of(proposal_id)}/reject", {"reason": reason})
+
+    async def list_standing(self, limit: int) -> Sequence[JsonObject]:
+        answer = await self._request("GET", f"/standing?limit={limit}")
+        found: Sequence[JsonObject] = answer["standing"]
+        return found
+
+    async def revoke_standing(self, standing_id: str, reason: str) -> JsonObject:
+        return await self._request("POST", f"{_path_of(standing_id, 'standing')}/revoke", {"reason": reason})
 
     async def _request(self, method: str, path: str, body: JsonObject | None = None) -> JsonObject:
         # Before the request is built: a line break in a token would start a header of its own.
@@ -79,8 +92,8 @@ class _UnixConnection(http.client.HTTPConnection):
         self.sock = connect_unix(*self._unix)
 
 
-def _path_of(proposal_id: str) -> str:
-    return f"/proposals/{quote(proposal_id, safe='', errors='replace')}"
+def _path_of(name: str, kind: str = "proposals") -> str:
+    return f"/{kind}/{quote(name, safe='', errors='replace')}"
 
 
 def _parse(data: bytes) -> Any:

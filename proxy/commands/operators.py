@@ -1,14 +1,76 @@
-"""`interlock operators`: who may approve what agents propose, and with which token."""
+"""`interlock operators`: who may see and approve what agents propose, and with which token."""
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
+from proxy.commands.options import AsJson, ConfigFile, StateDir, state_folder
+from proxy.commands.terminal import print_json_lines, print_note, print_table
+from proxy.commands.time_format import format_minute
 from proxy.commands.token_commands import token_app
+from proxy.core.approvals import Role
 from proxy.identity.token_file import OperatorTokens
+
+NAME_HELP = "The operator's name, which is recorded with each decision."
+USAGE = "use it with `interlock proposals --token-file` or INTERLOCK_OPERATOR_TOKEN, and give it to no agent."
+Name = Annotated[str, typer.Argument(help=NAME_HELP)]
+Runs = Annotated[
+    list[str] | None,
+    typer.Option("--runs", help="An agent that runs on the operator's behalf; repeatable. For `own: refuse` in rules."),
+]
 
 app = token_app(
     OperatorTokens,
-    summary="Add, list and revoke operators.",
-    name_help="The operator's name, which is recorded with each decision.",
-    usage="use it with `interlock proposals --token-file` or INTERLOCK_OPERATOR_TOKEN, and give it to no agent.",
+    summary="Add, list, change and revoke operators.",
+    name_help=NAME_HELP,
+    usage=USAGE,
     revoked="Revoke an operator's token; it is refused at once, and earlier decisions stay valid.",
+    without=("add", "list"),
 )
+
+
+@app.command("add", epilog="Example:  interlock operators add alice --role approver --runs build-bot")
+def add(
+    name: Name,
+    role: Annotated[
+        Role, typer.Option(help="viewer: only looks; approver: also decides; admin: also changes settings.")
+    ] = Role.APPROVER,
+    runs: Runs = None,
+    state_dir: StateDir = None,
+    config: ConfigFile = None,
+) -> None:
+    """Add an operator and print its token once."""
+    token = OperatorTokens(state_folder(state_dir, config)).add(name, role, runs or ())
+    print_note(f"Operator {name} added as {role}. The token is shown only once; {USAGE}")
+    typer.echo(token)
+
+
+@app.command("list", epilog="Example:  interlock operators list --json")
+def list_operators(state_dir: StateDir = None, config: ConfigFile = None, as_json: AsJson = False) -> None:  # noqa: FBT002
+    """List the operators that have a token."""
+    tokens = OperatorTokens(state_folder(state_dir, config))
+    added, operators = tokens.names(), tokens.operators()
+    if as_json:
+        print_json_lines(
+            {"operator": one.name, "role": one.role, "runs": sorted(one.agents), "added": added[one.name]}
+            for one in operators
+        )
+        return
+    rows = [(one.name, one.role, ", ".join(sorted(one.agents)), format_minute(added[one.name])) for one in operators]
+    print_table(("operator", "role", "runs", "added"), rows, "No operators yet: interlock operators add NAME")
+
+
+@app.command("change", epilog="Example:  interlock operators change alice --role admin")
+def change(
+    name: Name,
+    role: Annotated[Role | None, typer.Option(help="The new role; absent: as it is.")] = None,
+    runs: Runs = None,
+    state_dir: StateDir = None,
+    config: ConfigFile = None,
+) -> None:
+    """Change an operator's role, or which agents run on the operator's behalf; the token stays the same."""
+    changed = OperatorTokens(state_folder(state_dir, config)).change(name, role, runs)
+    runs_note = f", runs {', '.join(sorted(changed.agents))}" if changed.agents else ""
+    print_note(f"Operator {name} is {changed.role}{runs_note}.")

@@ -16,10 +16,12 @@ from rich.text import Text
 
 from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, store_settings, takes
 from proxy.commands.review import Review, find_token, open_review
-from proxy.commands.terminal import print_json_lines, printable
+from proxy.commands.terminal import print_json_lines, print_table, printable
 from proxy.commands.time_format import format_time
+from proxy.core.approvals import NextCalls
 from proxy.core.model import JsonObject
 from proxy.core.proposals import State
+from proxy.twophase.review import MAX_NEXT_CALLS, MAX_NEXT_SECONDS
 
 app = typer.Typer(help="List, approve and reject what agents propose.", no_args_is_help=True)
 Id = Annotated[str, typer.Argument(help="The proposal's id, or its first 8 or more characters.")]
@@ -82,10 +84,67 @@ def approve(
     options: ReviewOptions,
     proposal: Id,
     reason: Annotated[str, Reason] = "",
+    next_calls: Annotated[
+        int | None, typer.Option("--next", min=1, max=MAX_NEXT_CALLS, help="Also approve so many more calls like it.")
+    ] = None,
+    within: Annotated[
+        float, typer.Option(min=1, max=MAX_NEXT_SECONDS, help="With --next: for so many seconds.")
+    ] = 3600,
+    vary: Annotated[
+        list[str] | None,
+        typer.Option(help="With --next: an argument that may have other values; repeatable. Others must be equal."),
+    ] = None,
     as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
-    """Approve a proposal; the agent gets its commit token when it proposes the same call again."""
-    _print_decided(options.ask(lambda review: review.approve(proposal, reason)), as_json=as_json)
+    """Approve a proposal; with --next, also the next calls like it (`interlock proposals standing` lists these)."""
+    if next_calls is None and vary:
+        raise typer.BadParameter("--vary needs --next")
+    like_it = NextCalls(next_calls, within, tuple(vary or ())) if next_calls is not None else None
+    _print_decided(options.ask(lambda review: review.approve(proposal, reason, like_it)), as_json=as_json)
+
+
+@app.command(epilog="Example:  interlock proposals standing --json")
+@takes(ReviewOptions)
+def standing(
+    options: ReviewOptions,
+    number: Annotated[int, typer.Option("-n", "--number", min=1, max=1000, help="Most to list.")] = 100,
+    as_json: AsJson = False,  # noqa: FBT002
+) -> None:
+    """List approvals that stand for the next calls, newest first."""
+    found = options.ask(lambda review: review.list_standing(number))
+    if as_json:
+        print_json_lines(found)
+        return
+    rows = [
+        (
+            printable(one["standing_id"]),
+            one["state"],
+            f"{one['remaining']} of {one['granted']}",
+            _when(one["expires_at"]),
+            printable(one["operator"]),
+            f"{_call(one)} for {printable(one['principal'])}",
+            printable(", ".join(one["vary"])),
+        )
+        for one in found
+    ]
+    columns = ("standing approval", "state", "left", "until", "operator", "calls", "may vary")
+    print_table(columns, rows, "No standing approvals.")
+
+
+@app.command(epilog="Example:  interlock proposals revoke 01989f2e-7a31 --reason 'done'")
+@takes(ReviewOptions)
+def revoke(
+    options: ReviewOptions,
+    standing_id: Annotated[str, typer.Argument(help="The standing approval's id, or its proposal's.")],
+    reason: Annotated[str, Reason] = "",
+    as_json: AsJson = False,  # noqa: FBT002
+) -> None:
+    """Revoke a standing approval; it lets no more calls through."""
+    revoked = options.ask(lambda review: review.revoke_standing(standing_id, reason))
+    if as_json:
+        typer.echo(json.dumps(revoked))
+        return
+    typer.echo(f"Revoked: {printable(revoked['standing_id'])}; {revoked['remaining']} calls were left.", err=True)
 
 
 @app.command(epilog="Example:  interlock proposals reject 01989f2e-7a31 --reason 'wrong account'")
@@ -124,6 +183,9 @@ def _print_one(one: JsonObject) -> None:
             typer.echo(f"{name + ':':<12} {value}")
     typer.echo("arguments (masked):")
     typer.echo(json.dumps(one["arguments"], indent=1))
+    if last := one["last_approved"]:
+        typer.echo(f"last approved call of this tool, {_when(last['at'])} by {printable(last['operator'])}:")
+        typer.echo(json.dumps(last["arguments"], indent=1))
 
 
 def _lines(one: JsonObject) -> Iterable[tuple[str, str]]:
@@ -131,6 +193,9 @@ def _lines(one: JsonObject) -> Iterable[tuple[str, str]]:
     yield "state", one["state"]
     yield "call", _call(one)
     yield "agent", printable(one["principal"])
+    if one["people"] > 1:
+        names = ", ".join(printable(given["operator"]) for given in one["approved_by"])
+        yield "approvals", f"{one['approvals']} of {one['people']}{': ' + names if names else ''}"
     yield "rule", f"{printable(one['rule'])} (approval: {one['approval']}, policy {printable(one['policy_version'])})"
     yield "score", _score(one)
     yield "signals", ", ".join(f"{printable(name)} {value:.3f}" for name, value in one["signals"].items())
@@ -153,6 +218,8 @@ def _print_decided(decided: JsonObject, *, as_json: bool) -> None:
         return
     what = f"{_call(decided)} for {printable(decided['principal'])}"
     left = f"; the agent has {_left(decided)} to commit" if decided["state"] == State.APPROVED else ""
+    if decided["state"] == State.PENDING:
+        left = f"; {decided['approvals']} of {decided['people']} people have approved"
     typer.echo(f"{decided['state'].capitalize()}: {printable(decided['proposal_id'])} ({what}){left}.", err=True)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from proxy.admin_api.client import RemoteReview
 from proxy.audit.local_log_files import DaemonLog
 from proxy.config import OPERATOR_TOKEN_ENV, Settings
+from proxy.core.approvals import NextCalls, Operator
 from proxy.core.model import JsonObject
 from proxy.errors import ConfigError
 from proxy.identity.token_file import OperatorTokens, read_token
@@ -22,17 +23,21 @@ from proxy.twophase.review import ProposalReview
 class OwnReview:
     """ProposalReview in this process, for one operator."""
 
-    def __init__(self, review: ProposalReview, operator: str) -> None:
+    def __init__(self, review: ProposalReview, operator: Operator) -> None:
         self.list = review.list
         self.show = review.show
+        self.list_standing = review.list_standing
         self._review = review
         self._operator = operator
 
-    async def approve(self, proposal_id: str, reason: str) -> JsonObject:
-        return await self._review.approve(proposal_id, self._operator, reason)
+    async def approve(self, proposal_id: str, reason: str, next_calls: NextCalls | None = None) -> JsonObject:
+        return await self._review.approve(proposal_id, self._operator, reason, next_calls)
 
     async def reject(self, proposal_id: str, reason: str) -> JsonObject:
         return await self._review.reject(proposal_id, self._operator, reason)
+
+    async def revoke_standing(self, standing_id: str, reason: str) -> JsonObject:
+        return await self._review.revoke_standing(standing_id, self._operator, reason)
 
 
 type Review = RemoteReview | OwnReview
@@ -64,7 +69,7 @@ async def open_review(settings: Settings, token: str) -> AsyncIterator[Review]:
     if running is not None and running.operator_socket is not None:
         yield RemoteReview(Path(running.operator_socket), token)
         return
-    operator = OperatorTokens(settings.state_dir).holder(token)
+    operator = OperatorTokens(settings.state_dir).operator(token)
     if operator is None:
         raise ConfigError("this is not an operator's token of this state folder; see `interlock operators list`")
     store = open_store(settings.postgres, settings.state_dir)

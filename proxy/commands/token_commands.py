@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Annotated
 
 import typer
@@ -12,8 +13,13 @@ from proxy.commands.time_format import format_minute
 from proxy.identity.token_file import Tokens
 
 
-def token_app(kind: type[Tokens], summary: str, name_help: str, usage: str, revoked: str) -> typer.Typer:
-    """Return the commands for one kind of token. `usage` says where the token goes; `{name}` in it is replaced."""
+def token_app(
+    kind: type[Tokens], summary: str, name_help: str, usage: str, revoked: str, *, without: Collection[str] = ()
+) -> typer.Typer:
+    """Return the commands for one kind of token, but those in `without`, which the caller adds in its own way.
+
+    `usage` says where the token goes; `{name}` in it is replaced.
+    """
     role = kind.role
     app = typer.Typer(help=summary, no_args_is_help=True)
     Name = Annotated[str, typer.Argument(help=name_help)]  # noqa: N806  a type
@@ -38,11 +44,10 @@ def token_app(kind: type[Tokens], summary: str, name_help: str, usage: str, revo
     # typer reads annotations from the module's names, and `Name` is a local one.
     for function in (add, revoke):
         function.__annotations__["name"] = Name
-    app.command("add", help=f"Add an {role} and print its token once.", epilog=f"Example:  interlock {role}s add NAME")(
-        add
-    )
-    app.command("list", help=f"List the {role}s that have a token.", epilog=f"Example:  interlock {role}s list --json")(
-        list_names
-    )
-    app.command("revoke", help=revoked, epilog=f"Example:  interlock {role}s revoke NAME")(revoke)
+    example = f"Example:  interlock {role}s"
+    if "add" not in without:
+        app.command("add", help=f"Add an {role} and print its token once.", epilog=f"{example} add NAME")(add)
+    if "list" not in without:
+        app.command("list", help=f"List the {role}s that have a token.", epilog=f"{example} list --json")(list_names)
+    app.command("revoke", help=revoked, epilog=f"{example} revoke NAME")(revoke)
     return app

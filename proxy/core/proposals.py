@@ -13,9 +13,13 @@ from typing import TYPE_CHECKING, Literal, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from proxy.core.approvals import ApprovedCall, GivenApproval, StandingStore
     from proxy.core.model import Json
 
 type Approval = Literal["auto", "human"]
+type How = Literal["propose", "hold", "elicit", "task"]
+"""How an agent waits for people: it proposes and commits, its call is held, it is sent to a page, or it gets a task."""
+type Own = Literal["allow", "refuse"]
 
 
 class State(StrEnum):
@@ -56,6 +60,13 @@ class Terms:
     """How long a commit token lives."""
     approval_seconds: float = 3600.0
     """How long a proposal waits for an operator."""
+    how: How = "propose"
+    people: int = 1
+    """How many operators have to approve."""
+    own: Own = "allow"
+    """`refuse`: an operator who runs the agent may not approve."""
+    hold_seconds: float | None = None
+    """How long a call is held; None: as the settings say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +102,16 @@ class Proposal:
     operator: str | None = None
     operator_reason: str | None = None
     operator_at: float | None = None
+    people: int = 1
+    """How many operators have to approve it."""
+    approvals: int = 0
+    """How many have."""
+    own: Own = "allow"
+    how: How = "propose"
+    parts: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Each argument's type and a keyed hash of its value, to compare calls with a standing approval."""
+    standing_id: str | None = None
+    """The standing approval that let it through."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +135,8 @@ class Commit:
     """Of input_required: the hash of the state that the client has to send back with its answer."""
     attempts: int = 1
     """How often the call was sent: once, and once for each answer to an input_required."""
+    token_id: str | None = None
+    """The token that was used; None where the call needed none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +179,11 @@ class ProposalStore(Protocol):
     Times are seconds since the epoch and come from the caller.
     """
 
+    @property
+    def standing(self) -> StandingStore:
+        """The approvals that stand for calls to come."""
+        ...
+
     async def propose(self, proposal: Proposal, now: float) -> Proposal:
         """Store `proposal` and return it.
 
@@ -187,10 +215,19 @@ class ProposalStore(Protocol):
         now: float,
         expires_at: float,
     ) -> Proposal | None:
-        """Move a PENDING proposal that has not expired (or, to reject it, an APPROVED one) to `state`.
+        """Count an operator's approval of a PENDING proposal that has not expired, or reject it or an APPROVED one.
 
-        Gives the proposal as it is now where it was moved; None where it is not there or not in a state for it.
+        It is APPROVED once as many as it needs have approved, and only then has `expires_at`. Gives the proposal as
+        it is now; None where it is not there, not in a state for it, or approved by this operator before.
         """
+        ...
+
+    async def approvals(self, proposal_id: str) -> Sequence[GivenApproval]:
+        """Return who has approved a proposal, in order."""
+        ...
+
+    async def approved_call(self, server: str, tool: str) -> ApprovedCall | None:
+        """Return the last call of a tool that people approved."""
         ...
 
     async def consume(self, commit: Commit) -> Consumed:

@@ -29,6 +29,7 @@ from proxy.twophase.commit import (
     hash_question,
     split_ticket,
 )
+from proxy.twophase.hashing import NotExactError
 from proxy.twophase.propose import (
     NO_EVIDENCE,
     Evidence,
@@ -36,12 +37,14 @@ from proxy.twophase.propose import (
     Sampler,
     answer_not_required,
     answer_proposal,
+    approve_standing,
     describe,
     draft,
     exact_hash,
     split_evidence,
 )
 from proxy.twophase.scoring import Score, score
+from proxy.twophase.standing import argument_parts, like_key
 from proxy.wire.body import SingleMessage
 from proxy.wire.mcp import TOOLS_CALL, parse_tool_call
 from proxy.wire.refusal_messages import AUDIT_META
@@ -49,6 +52,7 @@ from proxy.wire.refusal_messages import AUDIT_META
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from proxy.core.approvals import StandingApproval
     from proxy.gate.event_recorder import EventRecorder
     from proxy.gate.tool_catalog import ToolCatalog
     from proxy.twophase.listing import Phase
@@ -181,6 +185,7 @@ class TwoPhase:
             description=self._catalog.description(state.call.server, state.call.tool or ""),
             policy_version=state.decision.policy_version,
             call_id=state.call_id,
+            parts=_parts(state.call, self._ring()) if terms.approval == "human" or terms.review else {},
         )
 
     async def _propose(self, plan: Plan) -> Proposal:
@@ -193,7 +198,23 @@ class TwoPhase:
                 return waiting
         made = await self._score(plan)
         now = self._clock()
-        return await self._store.propose(draft(plan, digest, made, new_id(), now), now)
+        proposal = draft(plan, digest, made, new_id(), now)
+        if proposal.state is State.PENDING and (standing := await self._standing(proposal)) is not None:
+            proposal = approve_standing(proposal, standing, now)
+        return await self._store.propose(proposal, now)
+
+    async def _standing(self, proposal: Proposal) -> StandingApproval | None:
+        """Use up one call of a standing approval that fits a proposal, where there is one."""
+        # Where several people approve each call, none is approved in advance.
+        if proposal.people > 1:
+            return None
+        now, store, p = self._clock(), self._store.standing, proposal
+        for standing in await store.live(p.server, p.tool, p.principal, p.rule, now):
+            if standing.like_key == like_key(p.parts, standing.vary):
+                used = await store.use(standing.standing_id, p.call_id or p.proposal_id, now)
+                if used is not None:
+                    return used
+        return None
 
     async def _score(self, plan: Plan) -> Score:
         baseline = await self._store.baseline(plan.call.server, plan.call.tool or "")
@@ -256,7 +277,8 @@ class TwoPhase:
             raise
         state.commit = running
         state.recorded_reason = "proposal_committed"
-        recorder.phased(state, "committed", {"operator": proposal.operator})
+        standing = {"standing_id": proposal.standing_id} if proposal.standing_id else {}
+        recorder.phased(state, "committed", {"operator": proposal.operator, **standing})
 
     async def _consume(self, checked: Checked, attempt_id: str) -> None:
         """Consume the token, once in all replicas. Raises PhaseError `nonce_replay`; rejected: `unknown_proposal`."""
@@ -265,7 +287,12 @@ class TwoPhase:
             return
         token, now = checked.token, self._clock()
         ours = Commit(
-            proposal_id=token.proposal_id, nonce=token.nonce, attempt_id=attempt_id, at=now, expires_at=token.expires_at
+            proposal_id=token.proposal_id,
+            nonce=token.nonce,
+            attempt_id=attempt_id,
+            at=now,
+            expires_at=token.expires_at,
+            token_id=token.token_id,
         )
         consumed = await self._store.consume(ours)
         if consumed is Consumed.UNKNOWN:
@@ -333,6 +360,13 @@ class TwoPhase:
         """Wait for what is being stored, and close the store."""
         await self.settle()
         await self._store.close()
+
+
+def _parts(call: Call, ring: KeyRing) -> dict[str, str]:
+    try:
+        return argument_parts(call.arguments, ring.current)
+    except NotExactError as error:
+        raise PhaseError("inexact_value", str(error)) from error
 
 
 def _renamed(message: Message, tool: str, arguments: JsonObject | None) -> Message:

@@ -16,11 +16,12 @@ import secrets
 import time
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from proxy.core.approvals import Operator, Role
 from proxy.errors import ConfigError
 from proxy.system.secret_files import make_private, write_private
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
     from pathlib import Path
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -62,21 +63,27 @@ class Tokens:
 
         Raises ConfigError if the name is taken or not allowed.
         """
+        return self._add(name, {})
+
+    def _add(self, name: str, more: dict[str, Any]) -> str:
         token = self.new_token()
         with self._update() as entries:
             if name in entries:
                 anew = f"`interlock {self.role}s revoke {name}`"
                 raise ConfigError(f"{self.role} {name!r} already exists; for a new token, run {anew} first")
-            entries[name] = self._entry(name, token)
+            entries[name] = self._entry(name, token) | more
         return token
 
     def revoke(self, name: str) -> None:
         """Remove a name and its token. Raises ConfigError if the name is unknown."""
         with self._update() as entries:
-            if name not in entries:
-                known = ", ".join(sorted(entries)) or "none"
-                raise ConfigError(f"there is no {self.role} {name!r}; known {self.role}s: {known}")
+            self._check_known(name, entries)
             del entries[name]
+
+    def _check_known(self, name: str, entries: Collection[str]) -> None:
+        if name not in entries:
+            known = ", ".join(sorted(entries)) or "none"
+            raise ConfigError(f"there is no {self.role} {name!r}; known {self.role}s: {known}")
 
     def new_token(self) -> str:
         return self.prefix + secrets.token_urlsafe(32)
@@ -146,7 +153,36 @@ class OperatorTokens(Tokens):
             raise ConfigError(f"{self.token_file} contains no operator token; delete it and a new one is made")
         with self._update() as entries:
             if not entries:
-                entries[FIRST] = self._entry(FIRST, token)
+                entries[FIRST] = self._entry(FIRST, token) | {"role": str(Role.ADMIN)}
+
+    def add(self, name: str, role: Role = Role.APPROVER, agents: Collection[str] = ()) -> str:
+        """Add an operator and return the new token. Raises ConfigError if the name is taken or not allowed."""
+        return self._add(name, {"role": str(role), "agents": sorted(set(agents))})
+
+    def change(self, name: str, role: Role | None = None, agents: Collection[str] | None = None) -> Operator:
+        """Change what an operator may do, or which agents run on the operator's behalf; return it as it is then.
+
+        Raises ConfigError if there is no such operator.
+        """
+        with self._update() as entries:
+            self._check_known(name, entries)
+            changes: dict[str, Any] = {"role": str(role)} if role is not None else {}
+            changes |= {"agents": sorted(set(agents))} if agents is not None else {}
+            entries[name] = {**entries[name], **changes}
+        return _operator(name, self._read()[name])
+
+    def operators(self) -> list[Operator]:
+        return [_operator(name, entry) for name, entry in self._read().items()]
+
+    def operator(self, token: str) -> Operator | None:
+        """Return the operator that `token` belongs to, or None."""
+        name = self.holder(token)
+        return _operator(name, self._read()[name]) if name is not None else None
+
+    def named(self, name: str) -> Operator | None:
+        """Return the operator of that name, or None: one that was revoked is none, whatever session remains."""
+        entry = self._read().get(name)
+        return _operator(name, entry) if entry is not None else None
 
     def revoke(self, name: str) -> None:
         """Remove an operator, and `token_file` if it contains that operator's token."""
@@ -169,7 +205,15 @@ def _is_entry(entry: Any) -> bool:
         and isinstance(entry.get("added"), int | float)
         and isinstance(digest := entry.get("token_sha256"), str)
         and HASH.fullmatch(digest) is not None
+        and entry.get("role", Role.APPROVER) in tuple(Role)
+        and isinstance(agents := entry.get("agents", []), list)
+        and all(isinstance(agent, str) for agent in agents)
     )
+
+
+def _operator(name: str, entry: dict[str, Any]) -> Operator:
+    # Entries of before there were roles have none. They could approve and nothing more, and so they can now.
+    return Operator(name, Role(entry.get("role", Role.APPROVER)), frozenset(entry.get("agents", ())))
 
 
 def _hash(token: str) -> str:

@@ -44,6 +44,8 @@ SESSION_METHODS: Final = frozenset(
 # All of a call but its arguments.
 type _Key = tuple[str, str, str | None, str, Hints]
 
+# Where rules differ in how an agent waits: first the way that shows in the tool list.
+_HOWS: Final = ("propose", "elicit", "task", "hold")
 _SEVERITIES: Final = ("info", "low", "medium", "high", "critical")
 # Bounds on the caches: an agent that invents tool names could fill the memory otherwise. Plans are
 # large, so only a few are cached beyond those of the tools that rules name.
@@ -133,11 +135,14 @@ class CompiledPolicy:
         return self.default == "allow" or any(isinstance(rule, AllowRule | TwoPhaseRule) for rule in live)
 
     def governs(self, call: Call) -> Governed:
-        """Return whether calls of the tool are two-phase: never, by their arguments, or always.
+        """Return whether calls of the tool are proposed and committed: never, by their arguments, or always.
 
-        What cannot be judged is denied when it is called, so it is not two-phase.
+        What cannot be judged is denied when it is called, so it is not two-phase. Calls that wait for people in
+        another way are made as ever.
         """
-        phased = [rule for rule in self._live_rules(call) or () if isinstance(rule, TwoPhaseRule)]
+        phased = [
+            rule for rule in self._live_rules(call) or () if isinstance(rule, TwoPhaseRule) and rule.how == "propose"
+        ]
         if not phased:
             return "never"
         return "always" if any(rule.when is None for rule in phased) else "sometimes"
@@ -267,7 +272,7 @@ def _winner(live: Sequence[Hit]) -> tuple[Hit, Outcome, str] | None:
         return hit, Outcome.DENY, hit.reason or DENIED
     phased = [(hit, rule) for hit in live if isinstance(rule := hit.rule.rule, TwoPhaseRule)]
     if phased:
-        hit, _ = min(phased, key=lambda pair: (pair[1].approval != "human", pair[1].block_threshold, pair[1].id))
+        hit, _ = min(phased, key=lambda pair: (not pair[1].by_people, pair[1].block_threshold, pair[1].id))
         return hit, Outcome.TWO_PHASE, TWO_PHASE
     allows = [hit for hit in live if hit.rule.allows and hit.reason is None]
     return (min(allows, key=lambda hit: hit.rule.id), Outcome.ALLOW, ALLOWED) if allows else None
@@ -279,12 +284,16 @@ def _terms(rule_id: str, live: Sequence[Hit]) -> Terms:
     winner = next(rule for rule in rules if rule.id == rule_id)
     return Terms(
         rule=rule_id,
-        approval="human" if any(rule.approval == "human" for rule in rules) else "auto",
+        approval="human" if any(rule.by_people for rule in rules) else "auto",
         review=all(rule.review for rule in rules),
         block_threshold=min(rule.block_threshold for rule in rules),
         weights=winner.weights.model_dump(),
         token_seconds=min(rule.token_seconds for rule in rules),
         approval_seconds=min(rule.approval_seconds for rule in rules),
+        how=min((rule.how for rule in rules), key=_HOWS.index),
+        people=max(rule.people for rule in rules),
+        own="refuse" if any(rule.own == "refuse" for rule in rules) else "allow",
+        hold_seconds=min((rule.hold_seconds for rule in rules if rule.hold_seconds is not None), default=None),
     )
 
 

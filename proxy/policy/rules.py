@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StrictBool, StrictInt, StrictStr, model_validator
 
 from proxy.core.model import Call, Hints
+from proxy.core.proposals import How  # noqa: TC001  pydantic reads annotations when it runs
 from proxy.policy.conditions import Network, NonEmptyList, NonEmptyStr, Strict, When
 from proxy.policy.detector_rules import Detector, Suppression  # noqa: TC001  pydantic reads annotations when it runs
 
@@ -146,11 +147,37 @@ class Weights(Strict):
         return self
 
 
+type People = Annotated[StrictInt, Field(ge=1, le=20)]
+
+
+class ByPeople(Strict):
+    """People approve each call: how the agent waits for them, and how many there must be."""
+
+    how: How = Field(
+        default="propose",
+        description="propose: the agent proposes and commits; hold: the call waits; elicit: the client is sent to a "
+        "page; task: the client gets a task.",
+    )
+    people: People = Field(default=1, description="How many operators have to approve.")
+
+
 class TwoPhaseRule(_Rule):
     """Make a tool two-phase: propose, then commit."""
 
     action: Literal["two_phase"] = Field(description="This kind of rule.")
-    approval: Literal["auto", "human"] = Field(default="auto", description="human: a proposal waits for an operator.")
+    approval: Literal["auto", "human"] | ByPeople = Field(
+        default="auto",
+        description="human: a proposal waits for an operator; {how: hold, people: 2} also says how and for how many.",
+    )
+    approvals: People | None = Field(
+        default=None, description="How many operators have to approve; the same as people: in approval."
+    )
+    own: Literal["allow", "refuse"] = Field(
+        default="allow", description="refuse: an operator who runs the agent may not approve its proposals."
+    )
+    hold_seconds: float | None = Field(
+        default=None, ge=1, le=86_400, description="How long a call is held; absent: the setting hold_timeout."
+    )
     review: StrictBool = Field(
         default=False, description="Let an operator approve a proposal that its score would block."
     )
@@ -166,6 +193,32 @@ class TwoPhaseRule(_Rule):
         if self.methods not in (None, ["tools/call"]):
             raise ValueError("only tools can be two-phase; remove methods:, or write a deny rule for other methods")
         return self
+
+    @model_validator(mode="after")
+    def _people_agree(self) -> TwoPhaseRule:
+        if isinstance(self.approval, ByPeople) and "people" in self.approval.model_fields_set and self.approvals:
+            raise ValueError("approvals: and people: say the same; write one of them")
+        asked = {"approvals", "own"} & self.model_fields_set
+        if asked and self.approval == "auto" and not self.review:
+            raise ValueError(f"{min(asked)}: is about people, and no person approves here; write approval: human")
+        if self.hold_seconds is not None and self.how != "hold":
+            raise ValueError("hold_seconds: needs approval: {how: hold}")
+        return self
+
+    @property
+    def by_people(self) -> bool:
+        """Whether people approve each call."""
+        return self.approval != "auto"
+
+    @property
+    def how(self) -> How:
+        return self.approval.how if isinstance(self.approval, ByPeople) else "propose"
+
+    @property
+    def people(self) -> int:
+        """How many operators have to approve."""
+        given = self.approval.people if isinstance(self.approval, ByPeople) else 1
+        return self.approvals or given
 
 
 type Rule = Annotated[AllowRule | DenyRule | RedactRule | TwoPhaseRule, Field(discriminator="action")]

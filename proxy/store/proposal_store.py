@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+from proxy.core.approvals import ApprovedCall, GivenApproval
 from proxy.core.proposals import AWAITED, Baseline, Commit, Consumed, Proposal, State
 from proxy.errors import StoreUnavailableError
 from proxy.store.database import Database, Rollback, Row, Transaction
+from proxy.store.packed_text import pack, unpack
 from proxy.store.queries import Queries
+from proxy.store.standing_store import StandingApprovals
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,17 +29,14 @@ PROPOSE_TRIES = 5
 _PROPOSAL = tuple(field.name for field in fields(Proposal))
 _COMMIT = (
     *("proposal_id", "nonce", "attempt_id", "at", "expires_at", "outcome", "ended_at"),
-    *("attempts", "question"),
+    *("attempts", "question", "token_id"),
 )  # in the order of the query `find_commit`
-_JSON = ("arguments", "signals", "absent")
+_JSON = ("arguments", "signals", "absent", "parts")
+_COUNTS = ("people", "approvals")
 _PACKED = (
     *("proposal_id", "server", "tool", "principal", "arguments_hash", "rule", "policy_version", "nonce"),
-    *("reason", "call_id", "operator", "operator_reason"),
+    *("reason", "call_id", "operator", "operator_reason", "standing_id"),
 )
-_MARK = "\x01"
-# Names and reasons may hold what came over the wire, so also what no database takes as text: NUL and halves of
-# surrogate pairs. What begins with the mark itself is packed too: else it would be read back as something packed.
-_UNFIT = re.compile("^\x01|[\x00\ud800-\udfff]")
 
 
 class Proposals:
@@ -45,6 +44,7 @@ class Proposals:
 
     def __init__(self, database: Database) -> None:
         self.database = database
+        self.standing = StandingApprovals(database)
 
     async def propose(self, proposal: Proposal, now: float) -> Proposal:
         """Store `proposal` and return it, or the one that already waits for the same call."""
@@ -69,8 +69,23 @@ class Proposals:
         if state not in (State.APPROVED, State.REJECTED):
             raise ValueError(f"an operator approves or rejects; {state} is neither")
         key, who, at = pack(proposal_id), pack(operator), float(now)
-        values = (key, str(state), who, pack(reason), at, float(expires_at))
-        return _one(await self._change("decide_proposal", values, "find_decided_proposal", (key, str(state), who, at)))
+        values = (key, who, pack(reason), at)
+        if state is State.REJECTED:
+            changed = (*values, float(expires_at))
+            return _one(await self._change("reject_proposal", changed, "find_rejected_proposal", (key, who, at)))
+        return await self.database.transaction(lambda link: _approve(link, values, float(expires_at)))
+
+    async def approvals(self, proposal_id: str) -> Sequence[GivenApproval]:
+        rows = await self.database.fetch(SQL["list_approvals"], pack(proposal_id))
+        return [GivenApproval(unpack(row[0]), unpack(row[1]), row[2]) for row in rows]
+
+    async def approved_call(self, server: str, tool: str) -> ApprovedCall | None:
+        rows = await self.database.fetch(SQL["find_approved_call"], pack(server), pack(tool))
+        if not rows:
+            return None
+        server, tool, proposal_id, principal, arguments, operator, at = rows[0]
+        server, tool, proposal_id, principal = map(unpack, (server, tool, proposal_id, principal))
+        return ApprovedCall(server, tool, proposal_id, principal, json.loads(arguments), unpack(operator), at)
 
     async def consume(self, commit: Commit) -> Consumed:
         return await self.database.transaction(lambda connection: _consume(connection, commit))
@@ -109,7 +124,7 @@ class Proposals:
             while deleted == SWEEP_ROWS:  # some at a time: a long statement would block the commits of others
                 deleted = len(await self.database.execute(statement, float(now - grace), SWEEP_ROWS))
                 gone += deleted
-        return gone
+        return gone + await self.standing.sweep(now - grace)
 
     async def close(self) -> None:
         await self.database.close()
@@ -145,6 +160,20 @@ async def _propose(connection: Transaction, proposal: Proposal, now: float) -> P
     raise StoreUnavailableError(f"proposal {proposal.proposal_id!r} can be neither stored nor found")
 
 
+async def _approve(connection: Transaction, values: Row, expires_at: float) -> Proposal | None:
+    """Count one operator's approval; return the proposal as it is then, or None where it does not count."""
+    if not await connection.fetch(SQL["insert_approval"], *values):
+        # Ours from before a connection broke, or this operator approved earlier, or it waits no longer.
+        ours = await connection.fetch(SQL["find_approval"], *values[:2], values[3]) if connection.retried else ()
+        return _one(await connection.fetch(SQL["find_proposal"], values[0])) if ours else None
+    counted = _one(await connection.fetch(SQL["count_approval"], *values, expires_at))
+    if counted is None:
+        raise Rollback(None)  # rejected in between: then the approval is not kept either
+    if counted.state is State.APPROVED:
+        await connection.fetch(SQL["note_approved_call"], values[0])
+    return counted
+
+
 async def _consume(connection: Transaction, commit: Commit) -> Consumed:
     row = commit_row(commit)
     # The update locks the proposal's row (SQLite: BEGIN IMMEDIATE did): of several at once, the others wait here.
@@ -164,15 +193,6 @@ def _one(rows: Sequence[Row]) -> Proposal | None:
     return to_proposal(rows[0]) if rows else None
 
 
-def pack(text: str) -> str:
-    """Return `text` in a form that every database takes: almost always itself, and never that of another text."""
-    return _MARK + json.dumps(text) if _UNFIT.search(text) else text
-
-
-def unpack(text: str) -> str:
-    return str(json.loads(text[1:])) if text.startswith(_MARK) else text
-
-
 def call_key(server: str, tool: str, principal: str, arguments_hash: str) -> str:
     """Return a short key for one exact call, however long its names are."""
     return hashlib.sha256(json.dumps([server, tool, principal, arguments_hash]).encode()).hexdigest()
@@ -189,7 +209,7 @@ def _column(name: str, value: Any) -> Any:
         return json.dumps(value, allow_nan=False, default=dict)
     if isinstance(value, str):
         return pack(value)
-    return float(value) if isinstance(value, int) else value
+    return float(value) if isinstance(value, int) and name not in _COUNTS else value
 
 
 def to_proposal(row: Row) -> Proposal:
@@ -203,7 +223,7 @@ def to_proposal(row: Row) -> Proposal:
 def commit_row(commit: Commit) -> tuple[Any, ...]:
     c = commit
     ids = map(pack, (c.proposal_id, c.nonce, c.attempt_id))
-    return (*ids, float(c.at), float(c.expires_at), c.outcome, c.ended_at, c.attempts, c.question)
+    return (*ids, float(c.at), float(c.expires_at), c.outcome, c.ended_at, c.attempts, c.question, c.token_id)
 
 
 def to_commit(row: Row) -> Commit:

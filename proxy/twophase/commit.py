@@ -89,8 +89,12 @@ def check_call(token: Token, proposal: Proposal, call: Call) -> None:
 
 def check_terms(proposal: Proposal, terms: Terms | None) -> None:
     """Raise PhaseError `approval_required` or `low_integrity` where today's rules would not let the proposal pass."""
-    # A person has seen the arguments themselves, so no rule of scores or approval is stricter than that.
-    if terms is None or proposal.operator is not None:
+    if terms is None:
+        return
+    # People have seen the arguments themselves, so no rule of scores or approval is stricter than that.
+    if proposal.operator is not None:
+        if proposal.approvals < terms.people:
+            raise PhaseError("approval_required", f"the rules have changed, and now {terms.people} people approve")
         return
     if terms.approval == "human":
         raise PhaseError("approval_required", "the rules have changed, and now a person has to approve")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -15,11 +15,15 @@ from proxy.twophase.listing import EXTRA
 from proxy.twophase.tokens import KeyRing, Token, issue
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from proxy.core.approvals import StandingApproval
     from proxy.core.model import Call, Json, JsonObject
     from proxy.twophase.scoring import Score
 
 MAX_TEXT: Final = 64 << 10  # characters of a prompt or of one candidate output that are taken
 CANDIDATES: Final = 2
+MAX_REASON_SHOWN: Final = 1000
 _NONCE_BYTES: Final = 24
 
 
@@ -53,6 +57,7 @@ class Plan:
     description: str | None
     policy_version: str
     call_id: str
+    parts: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 def split_evidence(arguments: JsonObject | None) -> tuple[JsonObject | None, Evidence]:
@@ -123,6 +128,23 @@ def draft(plan: Plan, digest: str, made: Score, proposal_id: str, now: float) ->
         absent=made.absent,
         reason=made.reason,
         call_id=plan.call_id,
+        people=terms.people,
+        own=terms.own,
+        how=terms.how,
+        parts=plan.parts if waits else {},
+    )
+
+
+def approve_standing(proposal: Proposal, standing: StandingApproval, now: float) -> Proposal:
+    """Return a proposal that would wait, approved by a standing approval."""
+    return replace(
+        proposal,
+        state=State.APPROVED,
+        approvals=1,
+        operator=standing.operator,
+        operator_reason=f"standing approval {standing.standing_id}: {standing.reason}"[:MAX_REASON_SHOWN],
+        operator_at=now,
+        standing_id=standing.standing_id,
     )
 
 
@@ -194,6 +216,7 @@ def describe(proposal: Proposal) -> JsonObject:
         "absent": dict(proposal.absent),
         "why": proposal.reason,
         "expires_at": proposal.expires_at,
+        **({"standing_id": proposal.standing_id, "operator": proposal.operator} if proposal.standing_id else {}),
     }
 
 

@@ -12,10 +12,12 @@ import re
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from proxy.core.approvals import NextCalls, Operator, Role, StandingApproval
 from proxy.core.ids import new_id
 from proxy.core.model import AuditEvent, JsonObject
 from proxy.core.proposals import Commit, Proposal, ProposalStore, State
 from proxy.errors import ReviewError
+from proxy.twophase.standing import like_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 MIN_PREFIX = 8
 SEARCHED = 1000  # among how many of the newest proposals an abbreviated id is searched for
 MAX_REASON = 1000
+MAX_NEXT_CALLS = 1000
+MAX_NEXT_SECONDS = 7 * 86_400.0
 _ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _OPEN = frozenset({State.PROPOSED, State.PENDING, State.APPROVED})
 _DECIDABLE = {State.APPROVED: frozenset({State.PENDING}), State.REJECTED: frozenset({State.PENDING, State.APPROVED})}
@@ -46,35 +50,80 @@ class ProposalReview:
         return [describe(one, now) for one in found if not states or standing(one, now) in states]
 
     async def show(self, proposal_id: str) -> JsonObject:
-        """Return one proposal by its id, or by a beginning of it that no other has; and its commit, if there is one."""
+        """Return one proposal by its id, or by a beginning of it that no other has.
+
+        With it come its `commit`, who `approved_by`, and the `last_approved` call of the same tool, to compare with.
+        """
         proposal = await self._find(proposal_id)
         commit = await self._store.commit(proposal.nonce)
-        return describe(proposal, self._clock()) | {"commit": _describe_commit(commit) if commit else None}
+        given = await self._store.approvals(proposal.proposal_id)
+        last = await self._store.approved_call(proposal.server, proposal.tool)
+        return describe(proposal, self._clock()) | {
+            "commit": _describe_commit(commit) if commit else None,
+            "approved_by": [asdict(one) for one in given],
+            "last_approved": asdict(last) if last and last.proposal_id != proposal.proposal_id else None,
+        }
 
-    async def approve(self, proposal_id: str, operator: str, reason: str = "") -> JsonObject:
-        """Approve a pending proposal, for a token's life at least. Raises AuditUnavailableError, changing nothing."""
+    async def approve(
+        self, proposal_id: str, operator: Operator, reason: str = "", next_calls: NextCalls | None = None
+    ) -> JsonObject:
+        """Approve a pending proposal, for a token's life at least, and with `next_calls` the next calls like it.
+
+        Raises AuditUnavailableError, changing nothing.
+        """
+        _check_role(operator)
         reason = _checked(reason)
         proposal = await self._find(proposal_id)
+        _check_own(proposal, operator)
+        standing = _standing(proposal, operator, reason, next_calls, self._clock()) if next_calls else None
+        given = await self._store.approvals(proposal.proposal_id)
+        if any(one.operator == operator.name for one in given):
+            _check_open(proposal, State.APPROVED, self._clock())
+            raise ReviewError("already_approved", f"{operator.name} has approved it already; it needs somebody else")
         expires_at = max(proposal.expires_at, self._clock() + proposal.token_seconds)
-        return await self._decide(proposal, State.APPROVED, operator, reason, expires_at)
+        return await self._decide(proposal, State.APPROVED, operator.name, reason, expires_at, standing)
 
-    async def reject(self, proposal_id: str, operator: str, reason: str) -> JsonObject:
+    async def reject(self, proposal_id: str, operator: Operator, reason: str) -> JsonObject:
         """Reject a proposal, pending or approved, not committed. Raises AuditUnavailableError; then nothing changes."""
+        _check_role(operator)
         if not (reason := _checked(reason)):
             raise ReviewError("reason_required", "a rejection needs a reason: say why")
         proposal = await self._find(proposal_id)
-        return await self._decide(proposal, State.REJECTED, operator, reason, proposal.expires_at)
+        return await self._decide(proposal, State.REJECTED, operator.name, reason, proposal.expires_at)
+
+    async def list_standing(self, limit: int = 100) -> Sequence[JsonObject]:
+        """Return the newest standing approvals, those that are over too."""
+        now = self._clock()
+        return [describe_standing(one, now) for one in await self._store.standing.newest(limit)]
+
+    async def revoke_standing(self, standing_id: str, operator: Operator, reason: str = "") -> JsonObject:
+        """Revoke a standing approval: it lets nothing through from now on. Raises AuditUnavailableError."""
+        _check_role(operator)
+        reason = _checked(reason)
+        known = await self._find_standing(standing_id)
+        await self._sink.record(_revocation(known, operator.name, reason, self._clock()))
+        revoked = await self._store.standing.revoke(known.standing_id, operator.name, self._clock())
+        return describe_standing(revoked or await self._find_standing(known.standing_id), self._clock())
 
     async def _decide(
-        self, proposal: Proposal, state: State, operator: str, reason: str, expires_at: float
+        self,
+        proposal: Proposal,
+        state: State,
+        operator: str,
+        reason: str,
+        expires_at: float,
+        standing: StandingApproval | None = None,
     ) -> JsonObject:
         _check_open(proposal, state, self._clock())
         detail = _detail(proposal, state, operator, reason)
+        detail |= {"standing": _granted(standing)} if standing is not None else {}
         await self._sink.record(self._event(state, proposal, detail))
         try:
             decided = await self._store.decide(
                 proposal.proposal_id, state, operator=operator, reason=reason, now=self._clock(), expires_at=expires_at
             )
+            if decided is not None and standing is not None:
+                await self._store.standing.add(standing)
         except BaseException:
             # The answer was lost, not the question: the store may have followed.
             self._sink.record_later(self._event("review_failed", proposal, detail, "unknown"))
@@ -102,6 +151,17 @@ class ProposalReview:
             detail=detail,
         )
 
+    async def _find_standing(self, name: str) -> StandingApproval:
+        """Return a standing approval by its id or its proposal's, or by a beginning of one that no other has."""
+        newest = await self._store.standing.newest(SEARCHED) if len(name) >= MIN_PREFIX else ()
+        fitting = [one for one in newest if one.standing_id.startswith(name) or one.proposal_id.startswith(name)]
+        if len(fitting) > 1:
+            raise ReviewError("ambiguous_id", f"{name!r} may be more than one standing approval; give the whole id")
+        if not fitting:
+            hint = "`interlock proposals standing` gives those there are"
+            raise ReviewError("not_found", f"there is no standing approval {name!r}; {hint}")
+        return fitting[0]
+
     async def _find(self, proposal_id: str) -> Proposal:
         if not _ID.fullmatch(proposal_id):
             raise _not_found(proposal_id, ())
@@ -127,9 +187,20 @@ def describe(proposal: Proposal, now: float) -> JsonObject:
     """Return a proposal as operators see it: where it stands, the time left, and nothing that goes into a token."""
     shown: JsonObject = asdict(proposal)
     del shown["nonce"]
+    del shown["parts"]
     state = standing(proposal, now)
     left = round(proposal.expires_at - now, 3) if state in _OPEN else None
     return shown | {"state": str(state), "seconds_left": left}
+
+
+def describe_standing(standing: StandingApproval, now: float) -> JsonObject:
+    """Return a standing approval as operators see it, and its `state`: live, used_up, expired or revoked."""
+    shown: JsonObject = asdict(standing)
+    del shown["like_key"]
+    state = "live" if standing.expires_at > now else "expired"
+    state = "used_up" if standing.remaining <= 0 else state
+    state = "revoked" if standing.revoked_at is not None else state
+    return shown | {"state": state, "vary": list(standing.vary)}
 
 
 def _describe_commit(commit: Commit) -> JsonObject:
@@ -152,7 +223,74 @@ def _detail(proposal: Proposal, state: State, operator: str, reason: str) -> Jso
         "tool": proposal.tool,
         "server": proposal.server,
         "score": proposal.composite_score,
+        **({"people": proposal.people, "approvals": proposal.approvals} if proposal.people > 1 else {}),
     }
+
+
+def _granted(standing: StandingApproval) -> JsonObject:
+    known = asdict(standing)
+    return {name: known[name] for name in ("standing_id", "granted", "expires_at", "vary")}
+
+
+def _revocation(standing: StandingApproval, operator: str, reason: str, now: float) -> AuditEvent:
+    detail = {"standing_id": standing.standing_id, "operator": operator, "reason": reason}
+    return AuditEvent(
+        event_id=new_id(),
+        kind="standing_revoked",
+        time=now,
+        agent=standing.principal,
+        server=standing.server,
+        tool=standing.tool,
+        rule=standing.rule,
+        detail=detail,
+    )
+
+
+def _standing(
+    proposal: Proposal, operator: Operator, reason: str, next_calls: NextCalls, now: float
+) -> StandingApproval:
+    """Return the standing approval that an operator gives. Raises ReviewError where this one may not be given."""
+    if proposal.people > 1:
+        raise ReviewError(
+            "people_required", f"{proposal.people} people approve each of these calls, so none in advance"
+        )
+    if not 1 <= next_calls.calls <= MAX_NEXT_CALLS or not 1 <= next_calls.seconds <= MAX_NEXT_SECONDS:
+        bounds = f"1 to {MAX_NEXT_CALLS} calls, in 1 to {MAX_NEXT_SECONDS:.0f} seconds"
+        raise ReviewError("bad_next", f"an approval may stand for {bounds}")
+    if proposal.arguments and not proposal.parts:
+        raise ReviewError("bad_next", "an older version stored this proposal; approve it alone")
+    if unknown := sorted(set(next_calls.vary) - proposal.parts.keys()):
+        known = ", ".join(sorted(proposal.parts)) or "none"
+        raise ReviewError("bad_next", f"the call has no argument {unknown[0]!r}; its arguments are {known}")
+    return StandingApproval(
+        standing_id=new_id(),
+        proposal_id=proposal.proposal_id,
+        server=proposal.server,
+        tool=proposal.tool,
+        principal=proposal.principal,
+        rule=proposal.rule,
+        vary=tuple(sorted(set(next_calls.vary))),
+        like_key=like_key(proposal.parts, next_calls.vary),
+        arguments=proposal.arguments,
+        operator=operator.name,
+        reason=reason,
+        created_at=now,
+        expires_at=now + next_calls.seconds,
+        granted=next_calls.calls,
+        remaining=next_calls.calls,
+    )
+
+
+def _check_role(operator: Operator) -> None:
+    # Here too, not only at the API: the command line works on the store itself where no proxy runs.
+    if not operator.role.includes(Role.APPROVER):
+        raise ReviewError("role_required", f"{operator.name} is a {operator.role}; an approver or admin decides")
+
+
+def _check_own(proposal: Proposal, operator: Operator) -> None:
+    if proposal.own == "refuse" and proposal.principal in operator.agents:
+        who = f"{operator.name} runs the agent {proposal.principal}"
+        raise ReviewError("own_proposal", f"{who}, and rule {proposal.rule} wants somebody else to approve")
 
 
 def _checked(reason: str) -> str:

@@ -9,6 +9,7 @@ import httpx2
 import pytest
 
 from proxy.admin_api import api
+from proxy.core.approvals import Role
 from proxy.core.proposals import State
 from proxy.errors import AuditUnavailableError, StoreUnavailableError
 from tests.admin_api.conftest import Served
@@ -28,7 +29,7 @@ async def test_an_operator_lists_shows_and_approves(via: str, served: Served) ->
     async with served.client(via) as http:
         (listed,) = (await http.get("/proposals", params={"state": "pending"})).json()["proposals"]
         shown = (await http.get(f"/proposals/{ID[:13]}")).json()
-        assert shown == {**listed, "commit": None}
+        assert shown == {**listed, "commit": None, "approved_by": [], "last_approved": None}
         assert (shown["tool"], shown["arguments"]) == ("transfer_funds", {"amount": 100, "note": "***"})
         answer = await http.post(f"/proposals/{ID}/approve", json={"reason": "looks right"})
     assert answer.status_code == 200
@@ -173,3 +174,60 @@ async def test_answers_are_kept_by_nobody_and_open_to_no_web_page(via: str, serv
     assert not any(name.startswith("access-control-") for name in answer.headers)
     assert "server" not in answer.headers
     assert "nonce" not in json.dumps(answer.json())
+
+
+async def test_each_route_is_for_its_role_and_those_above(served: Served) -> None:
+    found = api.routes(api.Api(served.world.review))
+    assert {(method, path): role for method, path, role, _ in found} == {
+        ("GET", "/proposals"): Role.VIEWER,
+        ("GET", "/proposals/{id}"): Role.VIEWER,
+        ("POST", "/proposals/{id}/approve"): Role.APPROVER,
+        ("POST", "/proposals/{id}/reject"): Role.APPROVER,
+        ("GET", "/standing"): Role.VIEWER,
+        ("POST", "/standing/{id}/revoke"): Role.APPROVER,
+    }
+    tokens = {role: served.tokens.add(f"one-{role}", role) for role in Role}
+    for role, token in tokens.items():
+        async with served.client(token=token) as http:
+            for method, path, needed, _ in found:
+                answer = await http.request(method, path.replace("{id}", "nothing-like-it"))
+                refused = answer.status_code == 403 and said(answer) == (403, "role_required")
+                assert refused is not role.includes(needed), (role, path)
+    assert served.world.events == []
+
+
+async def test_the_next_calls_like_it_are_approved_with_it(served: Served) -> None:
+    served.world.lay(new_proposal(parts={"amount": "number:aa", "note": "string:bb"}))
+    async with served.client() as http:
+        body = {"reason": "payday", "next": {"calls": 3, "seconds": 60, "vary": ["amount"]}}
+        assert (await http.post(f"/proposals/{ID}/approve", json=body)).json()["state"] == "approved"
+        (standing,) = (await http.get("/standing")).json()["standing"]
+        assert (standing["remaining"], standing["vary"], standing["state"]) == (3, ["amount"], "live")
+        revoked = await http.post(f"/standing/{standing['standing_id']}/revoke", json={"reason": "enough"})
+        assert (revoked.json()["state"], revoked.json()["revoked_by"]) == ("revoked", "alice")
+
+
+BAD_NEXT = (
+    1,
+    [],
+    {},
+    {"calls": 1},
+    {"calls": True, "seconds": 60},
+    {"calls": 1.5, "seconds": 60},
+    {"calls": "1", "seconds": 60},
+    {"calls": 1, "seconds": "60"},
+    {"calls": 1, "seconds": 60, "vary": "amount"},
+    {"calls": 1, "seconds": 60, "vary": [1]},
+    {"calls": 1, "seconds": 60, "vary": ["\ud800"]},
+    {"calls": 1, "seconds": 60, "people": 1},
+)
+
+
+async def test_next_calls_of_another_form_decide_nothing(served: Served) -> None:
+    async with served.client() as http:
+        for bad in BAD_NEXT:
+            body = json.dumps({"next": bad})
+            assert said(await http.post(f"/proposals/{ID}/approve", content=body)) == (400, "bad_request"), bad
+        for bad in ({"calls": 0, "seconds": 60}, {"calls": 1, "seconds": 0}, {"calls": 1, "seconds": 1e9}):
+            assert said(await http.post(f"/proposals/{ID}/approve", json={"next": bad})) == (400, "bad_next"), bad
+    assert "decide" not in served.world.order

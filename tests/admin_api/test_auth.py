@@ -9,6 +9,7 @@ import pytest
 
 from proxy.admin_api import auth
 from proxy.admin_api.auth import ListenerName, OperatorAuth
+from proxy.core.approvals import Operator, Role
 from tests.admin_api.conftest import Served
 from tests.support.timeouts import PATIENCE
 
@@ -74,14 +75,14 @@ async def test_wrong_tokens_wait_for_one_another_and_right_ones_for_none(served:
     def scope(token: str) -> dict:
         return {"type": "http", "headers": [(b"authorization", f"Bearer {token}".encode())]}
 
-    def wrong(guard: OperatorAuth) -> list[asyncio.Task[str]]:
+    def wrong(guard: OperatorAuth) -> list[asyncio.Task[Operator]]:
         return [asyncio.create_task(guard.authenticate(scope("x"))) for _ in range(3)]
 
     guard = OperatorAuth(served.tokens, served.world, wrong_token_seconds=2 * PATIENCE)
     waiting = wrong(guard)
     await asyncio.sleep(0)
     async with asyncio.timeout(PATIENCE):
-        assert await guard.authenticate(scope(served.token)) == "alice"
+        assert await guard.authenticate(scope(served.token)) == Operator("alice", Role.APPROVER)
     for one in waiting:
         assert one.cancel(), "it did not wait"
     await asyncio.gather(*waiting, return_exceptions=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from proxy.core.approvals import Operator, Role
 from proxy.errors import ConfigError
 from proxy.identity.token_file import FIRST, AgentTokens, OperatorTokens, Tokens, read_token
 
@@ -217,3 +218,48 @@ def test_a_token_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     (tmp_path / "odd").write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigError, match=r"cannot read the token file .*odd"):
         read_token(tmp_path / "odd")
+
+
+def test_the_first_operator_is_admin_and_others_are_what_they_were_added_as(tmp_path: Path) -> None:
+    tokens = OperatorTokens(tmp_path)
+    tokens.ensure()
+    tokens.add("alice")
+    vera = tokens.add("vera", Role.VIEWER, ["bot", "bot"])
+    assert {one.name: one.role for one in tokens.operators()} == {
+        FIRST: Role.ADMIN,
+        "alice": Role.APPROVER,
+        "vera": Role.VIEWER,
+    }
+    assert tokens.operator(vera) == Operator("vera", Role.VIEWER, frozenset({"bot"}))
+    assert tokens.operator("ilo_wrong") is None
+    assert tokens.named("vera") == tokens.operator(vera)
+    assert tokens.named("nobody") is None
+
+
+def test_an_operator_of_before_there_were_roles_approves_as_ever(tmp_path: Path) -> None:
+    tokens = OperatorTokens(tmp_path)
+    token = tokens.add("alice")
+    entry = json.loads(tokens.path.read_text())["alice"]
+    tokens.path.write_text(json.dumps({"alice": {name: entry[name] for name in ("token_sha256", "added")}}))
+    assert OperatorTokens(tmp_path).operator(token) == Operator("alice", Role.APPROVER)
+
+
+@pytest.mark.parametrize(
+    "odd", [{"role": "root"}, {"role": None}, {"role": ["admin"]}, {"agents": "bot"}, {"agents": [1]}]
+)
+def test_a_role_or_agents_of_another_form_let_nobody_in(odd: dict[str, object], tmp_path: Path) -> None:
+    tokens = OperatorTokens(tmp_path)
+    token = tokens.add("alice")
+    entry = json.loads(tokens.path.read_text())["alice"]
+    tokens.path.write_text(json.dumps({"alice": entry | odd}))
+    with pytest.raises(ConfigError, match="does not contain operators"):
+        OperatorTokens(tmp_path).operator(token)
+
+
+def test_a_changed_operator_keeps_the_token(tmp_path: Path) -> None:
+    tokens = OperatorTokens(tmp_path)
+    token = tokens.add("alice", Role.VIEWER, ["bot"])
+    assert tokens.change("alice", Role.ADMIN) == Operator("alice", Role.ADMIN, frozenset({"bot"}))
+    assert tokens.change("alice", agents=[]) == tokens.operator(token) == Operator("alice", Role.ADMIN)
+    with pytest.raises(ConfigError, match="there is no operator 'bob'"):
+        tokens.change("bob", Role.ADMIN)

@@ -84,6 +84,26 @@ def test_a_person_s_approval_outranks_the_machine_s_and_a_low_threshold_a_high_o
     assert policy(auto, human, strict).decide(call()).rule == "c"
 
 
+def test_the_terms_of_several_two_phase_rules_are_the_strictest_of_each():
+    hold = {"id": "a", "action": "two_phase", "approval": {"how": "hold"}, "hold_seconds": 60}
+    two = {"id": "b", "action": "two_phase", "approval": {"how": "hold", "people": 2}, "hold_seconds": 30}
+    own = {"id": "c", "action": "two_phase", "approval": {"how": "task"}, "own": "refuse"}
+    terms = policy(hold, two, own).decide(call()).terms
+    assert (terms.approval, terms.how, terms.people, terms.own) == ("human", "task", 2, "refuse")
+    assert terms.hold_seconds == 30
+    alone = policy(hold).decide(call()).terms
+    assert (alone.how, alone.people, alone.own, alone.hold_seconds) == ("hold", 1, "allow", 60)
+    counted = policy({"id": "d", "action": "two_phase", "approval": "human", "approvals": 3}).decide(call()).terms
+    assert (counted.how, counted.people) == ("propose", 3)
+    assert policy(hold, PHASE).decide(call()).terms.how == "propose"
+
+
+def test_only_what_is_proposed_changes_the_list_of_tools():
+    hold = {"id": "a", "action": "two_phase", "approval": {"how": "hold"}}
+    assert policy(hold).governs(call()) == "never"
+    assert policy(hold, PHASE).governs(call()) == "always"
+
+
 def test_a_plain_deny_speaks_before_one_that_could_not_be_judged():
     unsure = {"id": "a", "action": "deny", "severity": "critical", "when": {"arg": "x", "path_under": "/etc"}}
     assert policy(DENY, unsure).decide(call({"x": 5})).reason == "policy_denied"

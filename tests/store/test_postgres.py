@@ -275,7 +275,7 @@ async def test_tables_that_went_away_are_a_store_that_cannot_be_used(postgres: P
     url = postgres.new_database()
     store = patient(url)
     assert await store.proposal("p") is None
-    postgres.psql("DROP TABLE commits, proposals", url)
+    postgres.psql("DROP TABLE commits, proposals CASCADE", url)
     with pytest.raises(StoreUnavailableError, match="does not exist"):
         await store.proposal("p")
     await store.close()

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from proxy.core.proposals import Baseline, Commit, Consumed, Proposal, State
 from proxy.errors import StoreUnavailableError
 from proxy.store.open_store import open_store
-from proxy.store.proposal_store import Proposals, call_key, pack, unpack
+from proxy.store.proposal_store import Proposals, call_key
 from tests.support.store_fixtures import patient_store
 from tests.support.timeouts import PATIENCE
 
@@ -158,7 +158,12 @@ class TestDeciding:
         await store.propose(proposal(), NOW)
         moved = await store.decide("p1", state, operator="olga", reason="fine", now=NOW + 5, expires_at=NOW + 65)
         assert moved == proposal(
-            state=state, operator="olga", operator_reason="fine", operator_at=NOW + 5, expires_at=NOW + 65
+            state=state,
+            operator="olga",
+            operator_reason="fine",
+            operator_at=NOW + 5,
+            expires_at=NOW + 65,
+            approvals=int(state is State.APPROVED),
         )
         assert await store.proposal("p1") == moved
 
@@ -203,6 +208,67 @@ class TestDeciding:
         decided = await asyncio.gather(*(store.decide("p1", State.APPROVED, operator=o, **how) for o in "abcdefgh"))
         (moved,) = [p for p in decided if p is not None]
         assert await store.proposal("p1") == moved
+
+
+class TestSeveralPeople:
+    HOW: dict[str, Any] = {"reason": "r", "now": NOW + 1, "expires_at": NOW + 9000}  # noqa: RUF012
+
+    async def test_it_is_approved_by_the_last_of_them_and_lives_on_only_then(self, store: Proposals) -> None:
+        await store.propose(proposal(people=2), NOW)
+        first = await store.decide("p1", State.APPROVED, operator="olga", **self.HOW)
+        assert first is not None
+        assert (first.state, first.approvals, first.expires_at) == (State.PENDING, 1, NOW + 3600)
+        assert await store.consume(commit()) is Consumed.UNKNOWN
+        assert await store.approved_call("bank.example:443", "transfer_funds") is None
+        second = await store.decide("p1", State.APPROVED, operator="pia", **self.HOW)
+        assert second is not None
+        assert (second.state, second.approvals, second.expires_at) == (State.APPROVED, 2, NOW + 9000)
+        assert [one.operator for one in await store.approvals("p1")] == ["olga", "pia"]
+        assert await store.consume(commit()) is Consumed.OURS
+
+    async def test_nobody_counts_twice(self, store: Proposals) -> None:
+        await store.propose(proposal(people=2), NOW)
+        decided = await asyncio.gather(
+            *(store.decide("p1", State.APPROVED, operator="olga", **self.HOW) for _ in range(8))
+        )
+        assert sum(one is not None for one in decided) == 1
+        found = await store.proposal("p1")
+        assert found is not None
+        assert (found.state, found.approvals) == (State.PENDING, 1)
+
+    async def test_of_many_at_once_as_many_count_as_are_needed(self, store: Proposals) -> None:
+        await store.propose(proposal(people=3), NOW)
+        decided = await asyncio.gather(
+            *(store.decide("p1", State.APPROVED, operator=name, **self.HOW) for name in "abcdefgh")
+        )
+        assert sorted(one.approvals for one in decided if one is not None) == [1, 2, 3]
+        assert len(await store.approvals("p1")) == 3
+
+    async def test_a_rejection_ends_it(self, store: Proposals) -> None:
+        await store.propose(proposal(people=2), NOW)
+        await store.decide("p1", State.APPROVED, operator="olga", **self.HOW)
+        assert await store.decide("p1", State.REJECTED, operator="pia", **self.HOW) is not None
+        assert await store.decide("p1", State.APPROVED, operator="rita", **self.HOW) is None
+        assert [one.operator for one in await store.approvals("p1")] == ["olga"]
+
+    async def test_the_last_approved_call_of_a_tool_is_kept_when_its_proposal_is_swept(self, store: Proposals) -> None:
+        for name in ("p1", "p2"):
+            await store.propose(proposal(name, arguments_hash=name, arguments={"n": name, "odd": "\0"}), NOW)
+            await store.decide(name, State.APPROVED, operator="olga", **self.HOW)
+        await store.sweep(NOW + 99_999, 1)
+        assert await store.proposal("p2") is None
+        assert await store.approvals("p2") == []
+        last = await store.approved_call("bank.example:443", "transfer_funds")
+        assert last is not None
+        assert (last.proposal_id, last.arguments, last.operator) == ("p2", {"n": "p2", "odd": "\0"}, "olga")
+        assert await store.approved_call("bank.example:443", "other") is None
+
+    async def test_used_nonces_can_be_asked_for(self, store: Proposals) -> None:
+        await committed(store, token_id="t1")
+        question = "SELECT nonce, token_id, expires_at, proposal_id, tool_name, consumed_at, outcome FROM nonces"
+        ((nonce, token_id, expires_at, name, tool, consumed_at, outcome),) = await store.database.fetch(question)
+        assert (nonce, token_id, name, tool, outcome) == ("nonce-p1", "t1", "p1", "transfer_funds", None)
+        assert (float(expires_at), float(consumed_at)) == (NOW + 300, NOW + 1)
 
 
 class TestConsuming:
@@ -515,25 +581,7 @@ def _consume_many(where: Where, names: list[str], worker: int, ready: Any, resul
     results.put(dict(asyncio.run(run())))
 
 
-ANY_TEXT = st.text(st.characters(exclude_categories=()))
 SHORT = st.text(st.sampled_from('\x00\x01\ud800"a\\'), max_size=4)
-
-
-@given(ANY_TEXT | SHORT)
-def test_what_is_packed_comes_out_as_it_was_and_fits_a_database(text: str) -> None:
-    packed = pack(text)
-    assert unpack(packed) == text
-    assert b"\0" not in packed.encode()
-
-
-@given(SHORT, SHORT)
-def test_no_two_texts_are_packed_alike(one: str, other: str) -> None:
-    assert (pack(one) == pack(other)) is (one == other)
-
-
-def test_ordinary_text_is_itself() -> None:
-    for text in ("", "read_file", "é\U0001f600", "\\u0000", "a\x01b", "\n\t"):
-        assert pack(text) == text
 
 
 @given(st.tuples(SHORT, SHORT, SHORT, SHORT), st.tuples(SHORT, SHORT, SHORT, SHORT))

@@ -211,6 +211,7 @@ PLACEHOLDERS: dict[str, Callable[[World], str]] = {
     "0198c0de-7d31-7c52-a1b0-5e0d9f1c2a44": lambda world: world.call_id,
     "0198c0de-7d31": lambda world: world.call_id,
     "01989f2e-7a31": lambda world: world.propose(),
+    "01989f5c-04b2": lambda world: world.propose(),
     "3f9a2c77": lambda world: world.digest,
     "127.0.0.1:8080": lambda world: str(world.proxy.run["listen"]),
     "127.0.0.1:8081": lambda world: str(world.proxy.run["health"]),

@@ -27,6 +27,10 @@ UNSTABLE = {"candidate_outputs": ["moved 100 to bob", "declined: no such account
 RING = KeyRing(SigningKey("k1", b"k" * 32))
 
 
+def replace_agent(context: Context, agent: str) -> Context:
+    return replace(context, principal=Principal(agent, authenticated=True))
+
+
 @dataclass
 class World:
     """A gate that proposes and commits; `server` answers what is forwarded."""

@@ -106,8 +106,16 @@ def test_rules_that_are_stricter_now_refuse_what_they_would_not_have_let_pass() 
 
 
 def test_what_a_person_approved_stands_however_the_rules_change() -> None:
-    approved = replace(PROPOSAL, operator="ann", composite_score=None)
+    approved = replace(PROPOSAL, operator="ann", approvals=1, composite_score=None)
     check_terms(approved, Terms("pay", approval="human"))
+
+
+def test_what_one_person_approved_does_not_stand_where_two_have_to() -> None:
+    approved = replace(PROPOSAL, operator="ann", approvals=1)
+    with pytest.raises(PhaseError) as caught:
+        check_terms(approved, Terms("pay", approval="human", people=2))
+    assert caught.value.reason == "approval_required"
+    check_terms(replace(approved, approvals=2), Terms("pay", approval="human", people=2))
 
 
 def test_questions_are_told_apart_and_anything_but_text_is_the_empty_one() -> None:

@@ -8,15 +8,16 @@ from typing import Any
 
 import pytest
 
+from proxy.core.approvals import ApprovedCall, NextCalls, Operator, Role
 from proxy.core.proposals import Commit, State
 from proxy.errors import AuditUnavailableError, ReviewError, StoreUnavailableError
 from proxy.twophase.review import MAX_REASON, SEARCHED, describe, standing
-from tests.support.proposal_fixture import NOW, ReviewFixture, new_proposal
+from tests.support.proposal_fixture import ALICE, BOB, NOW, VERA, ReviewFixture, new_proposal
 
 ID = new_proposal().proposal_id
 DECISIONS = {
-    State.APPROVED: lambda world: world.review.approve(ID, "alice", "looks right"),
-    State.REJECTED: lambda world: world.review.reject(ID, "alice", "looks wrong"),
+    State.APPROVED: lambda world: world.review.approve(ID, ALICE, "looks right"),
+    State.REJECTED: lambda world: world.review.reject(ID, ALICE, "looks wrong"),
 }
 
 
@@ -82,7 +83,7 @@ async def test_of_two_operators_at_once_one_decides_and_the_other_hears_who_did(
 
     world.record = raced  # type: ignore[method-assign]
     with pytest.raises(ReviewError, match="is rejected by bob already; it cannot be approved") as refused:
-        await world.review.approve(ID, "alice")
+        await world.review.approve(ID, ALICE)
     assert refused.value.code == "not_pending"
     assert [(event.kind, event.outcome) for event in world.events] == [
         (State.APPROVED, None),
@@ -93,31 +94,31 @@ async def test_of_two_operators_at_once_one_decides_and_the_other_hears_who_did(
 
 async def test_an_approval_gives_the_agent_a_tokens_time_at_least(world: ReviewFixture) -> None:
     world.lay(new_proposal("soon-over", expires_at=NOW + 1, token_seconds=300))
-    assert (await world.review.approve("soon-over", "alice"))["expires_at"] == NOW + 300
-    assert (await world.review.approve(ID, "alice"))["expires_at"] == NOW + 600
+    assert (await world.review.approve("soon-over", ALICE))["expires_at"] == NOW + 300
+    assert (await world.review.approve(ID, ALICE))["expires_at"] == NOW + 600
 
 
 async def test_a_rejection_gives_no_more_time(world: ReviewFixture) -> None:
-    assert (await world.review.reject(ID, "alice", "no"))["expires_at"] == NOW + 600
+    assert (await world.review.reject(ID, ALICE, "no"))["expires_at"] == NOW + 600
 
 
 async def test_an_approval_can_be_taken_back_until_it_is_carried_out(world: ReviewFixture) -> None:
-    await world.review.approve(ID, "alice")
-    assert (await world.review.reject(ID, "bob", "on second thoughts"))["state"] == State.REJECTED
+    await world.review.approve(ID, ALICE)
+    assert (await world.review.reject(ID, BOB, "on second thoughts"))["state"] == State.REJECTED
     assert [event.kind for event in world.events] == [State.APPROVED, State.REJECTED]
 
 
 @pytest.mark.parametrize("reason", ["", "  \n"])
 async def test_a_rejection_needs_a_reason(reason: str, world: ReviewFixture) -> None:
-    assert await code_of(world.review.reject(ID, "alice", reason)) == "reason_required"
+    assert await code_of(world.review.reject(ID, ALICE, reason)) == "reason_required"
     assert world.order == []
-    assert (await world.review.approve(ID, "alice", reason))["operator_reason"] == ""
+    assert (await world.review.approve(ID, ALICE, reason))["operator_reason"] == ""
 
 
 @pytest.mark.parametrize("state", DECISIONS)
 async def test_a_reason_has_its_bounds(state: State, world: ReviewFixture) -> None:
     decide = world.review.approve if state is State.APPROVED else world.review.reject
-    assert await code_of(decide(ID, "alice", "x" * (MAX_REASON + 1))) == "reason_too_long"
+    assert await code_of(decide(ID, ALICE, "x" * (MAX_REASON + 1))) == "reason_too_long"
     assert world.events == []
 
 
@@ -157,16 +158,16 @@ async def test_a_proposal_is_found_by_a_beginning_that_no_other_has(world: Revie
 async def test_a_guess_decides_nothing(world: ReviewFixture) -> None:
     world.lay(new_proposal("01890000-1111-7000-8000-00000000000b"))
     for beginning in ("", "0", ID[:7], ID[:8]):
-        await code_of(world.review.reject(beginning, "alice", "no"))
-        await code_of(world.review.approve(beginning, "alice"))
+        await code_of(world.review.reject(beginning, ALICE, "no"))
+        await code_of(world.review.approve(beginning, ALICE))
     assert world.events == []
 
 
 async def test_among_too_many_a_beginning_is_not_enough(world: ReviewFixture) -> None:
     world.lay(*(new_proposal(f"other-{number:08}") for number in range(SEARCHED)))
     world.kept = {ID: world.kept.pop(ID), **world.kept}
-    assert await code_of(world.review.approve(ID[:20], "alice")) == "ambiguous_id"
-    assert (await world.review.approve(ID, "alice"))["state"] == State.APPROVED
+    assert await code_of(world.review.approve(ID[:20], ALICE)) == "ambiguous_id"
+    assert (await world.review.approve(ID, ALICE))["state"] == State.APPROVED
 
 
 async def test_what_is_not_there_is_told_with_what_is_near(world: ReviewFixture) -> None:
@@ -220,7 +221,7 @@ def test_an_end_stays_an_end_when_its_time_is_over() -> None:
 async def test_a_store_that_is_down_is_told(step: str, world: ReviewFixture) -> None:
     world.fail[step] = StoreUnavailableError("down")
     with pytest.raises(StoreUnavailableError):
-        await world.review.list() if step == "proposals" else await world.review.approve(ID, "alice")
+        await world.review.list() if step == "proposals" else await world.review.approve(ID, ALICE)
     assert world.events == []
 
 
@@ -231,3 +232,92 @@ async def test_a_proposal_that_was_carried_out_is_shown_with_its_commit(world: R
     shown = await world.review.show(ID)
     assert shown["commit"] == {"call_id": "call-2", "at": 5.0, "outcome": None, "ended_at": None, "attempts": 1}
     assert nonce not in repr(shown)
+
+
+async def test_as_many_people_approve_as_the_rule_wants_and_nobody_twice(world: ReviewFixture) -> None:
+    world.lay(new_proposal(people=2))
+    first = await world.review.approve(ID, ALICE, "fine")
+    assert (first["state"], first["approvals"], first["people"]) == ("pending", 1, 2)
+    assert await code_of(world.review.approve(ID, ALICE, "again")) == "already_approved"
+    assert [event.kind for event in world.events] == ["approved"]
+    assert (await world.review.approve(ID, BOB))["state"] == "approved"
+    assert [one["operator"] for one in (await world.review.show(ID))["approved_by"]] == ["alice", "bob"]
+    assert world.events[-1].detail["people"] == 2
+
+
+async def test_any_rejection_ends_what_others_approved(world: ReviewFixture) -> None:
+    world.lay(new_proposal(people=2))
+    await world.review.approve(ID, ALICE)
+    assert (await world.review.reject(ID, BOB, "no"))["state"] == "rejected"
+    assert await code_of(world.review.approve(ID, Operator("carol"))) == "not_pending"
+
+
+async def test_a_viewer_decides_nothing(world: ReviewFixture) -> None:
+    assert await code_of(world.review.approve(ID, VERA)) == "role_required"
+    assert await code_of(world.review.reject(ID, VERA, "no")) == "role_required"
+    assert await code_of(world.review.revoke_standing("x", VERA)) == "role_required"
+    assert world.order == []
+
+
+async def test_nobody_approves_for_an_agent_they_run_where_the_rule_says_so(world: ReviewFixture) -> None:
+    runs = Operator("alice", Role.ADMIN, frozenset({"bot"}))
+    world.lay(new_proposal(own="refuse"))
+    assert await code_of(world.review.approve(ID, runs)) == "own_proposal"
+    assert world.events == []
+    assert (await world.review.approve(ID, BOB))["state"] == "approved"
+    assert (await world.review.reject(ID, runs, "not mine after all"))["state"] == "rejected"
+    world.lay(new_proposal())
+    assert (await world.review.approve(ID, runs))["state"] == "approved"
+
+
+PARTS = {"amount": "number:aa", "to": "string:bb"}
+
+
+async def test_a_standing_approval_is_recorded_with_its_bounds(world: ReviewFixture) -> None:
+    world.lay(new_proposal(parts=PARTS))
+    await world.review.approve(ID, ALICE, "payday", NextCalls(5, 60.0, ("amount",)))
+    (standing,) = world.stands.values()
+    assert (standing.granted, standing.remaining, standing.expires_at) == (5, 5, NOW + 60)
+    assert (standing.rule, standing.principal, standing.tool) == ("payments", "bot", "transfer_funds")
+    assert world.events[0].detail["standing"]["standing_id"] == standing.standing_id
+    assert world.order.index("record") < world.order.index("stand")
+    (shown,) = await world.review.list_standing()
+    assert "like_key" not in shown
+    assert (await world.review.revoke_standing(standing.standing_id, BOB, "done"))["state"] == "revoked"
+    assert world.events[-1].kind == "standing_revoked"
+
+
+@pytest.mark.parametrize(
+    ("fields", "asked", "code"),
+    [
+        ({"people": 2}, NextCalls(1, 60), "people_required"),
+        ({}, NextCalls(0, 60), "bad_next"),
+        ({}, NextCalls(1001, 60), "bad_next"),
+        ({}, NextCalls(1, float("nan")), "bad_next"),
+        ({}, NextCalls(1, 1e9), "bad_next"),
+        ({}, NextCalls(1, 60, ("iban",)), "bad_next"),
+        ({"parts": {}}, NextCalls(1, 60), "bad_next"),
+    ],
+)
+async def test_a_standing_approval_that_may_not_be_given_decides_nothing(
+    fields: dict[str, Any], asked: NextCalls, code: str, world: ReviewFixture
+) -> None:
+    world.lay(new_proposal(**{"parts": PARTS, **fields}))
+    assert await code_of(world.review.approve(ID, ALICE, "", asked)) == code
+    assert (world.events, world.stands) == ([], {})
+    assert world.kept[ID].state is State.PENDING
+
+
+async def test_a_standing_approval_that_cannot_be_stored_is_told_of(world: ReviewFixture) -> None:
+    world.lay(new_proposal(parts=PARTS))
+    world.fail["stand"] = StoreUnavailableError("down")
+    with pytest.raises(StoreUnavailableError):
+        await world.review.approve(ID, ALICE, "", NextCalls(5, 60.0))
+    assert [event.kind for event in world.events] == ["approved", "review_failed"]
+
+
+async def test_the_last_approved_call_of_the_tool_is_shown_to_compare_with(world: ReviewFixture) -> None:
+    world.last = ApprovedCall("bank.example.com", "transfer_funds", "other", "bot", {"amount": 1}, "bob", NOW - 5)
+    assert (await world.review.show(ID))["last_approved"]["arguments"] == {"amount": 1}
+    world.last = ApprovedCall("bank.example.com", "transfer_funds", ID, "bot", {"amount": 1}, "bob", NOW - 5)
+    assert (await world.review.show(ID))["last_approved"] is None
