@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from proxy.console.approvals_page import ApprovalsPage
 from proxy.console.calls_page import CallsPage
 from proxy.console.context import Me
 from proxy.console.login_page import HOME, LoginPage, see_other
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("interlock.console")
 
-PAGES: Final = (CallsPage, LoginPage)
+# The order is that of the navigation.
+PAGES: Final = (CallsPage, ApprovalsPage, LoginPage)
 _METHODS: Final = frozenset({"GET", "HEAD", "POST"})
 _PUBLIC: Final = ("/login", "/static/", "/favicon.ico")
 # What a browser does by itself while a page is open: no sign of a person.
@@ -86,9 +88,11 @@ class ConsoleApp:
         secret = request.cookies.get(self._console.site.cookie, "")
         session = self._console.sessions.find(secret, seen=path not in _UNATTENDED) if secret else None
         if session is not None:
-            role = self._console.operators.role(session.operator)
+            person = self._console.operators.named(session.operator)
+            if person is None:
+                raise RefusedError(401, "no_session", "Log in first.")
             request.state.session = session
-            request.state.me = Me(session.operator, role, session.csrf)
+            request.state.me = Me(person, session.csrf)
         elif not path.startswith(_PUBLIC):
             return self._log_in_first(request)
         return None
@@ -114,7 +118,12 @@ def _wants_html(request: Request) -> bool:
     return "text/html" in request.headers.get("accept", "")
 
 
-_REVIEW_STATUS: Final = {"not_found": 404, "expired": 410, "role": 403}
+_REVIEW_STATUS: Final = {
+    "not_found": 404,
+    "expired": 410,
+    **dict.fromkeys(("role_required", "own_proposal"), 403),
+    **dict.fromkeys(("reason_required", "reason_too_long", "bad_next", "people_required"), 400),
+}
 
 
 def _as_refusal(error: Exception) -> RefusedError:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from starlette.routing import Route
 
-from proxy.console.operators import Role
 from proxy.console.security import RefusedError, check_csrf, read_form
+from proxy.core.approvals import Role
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from proxy.console.security import Site
     from proxy.console.sessions import Sessions
     from proxy.console.trail import Trail
+    from proxy.core.approvals import Operator
     from proxy.core.interfaces import EventSink
     from proxy.policy.reloader import LivePolicy
     from proxy.twophase.review import ProposalReview
@@ -48,19 +49,26 @@ class Console:
 
 @dataclass(frozen=True, slots=True)
 class Me:
-    """Who looks at a page."""
+    """Who looks at a page, and the token that must come with every form of it."""
 
-    operator: str
-    role: Role
+    person: Operator
     csrf: str
 
     @property
+    def operator(self) -> str:
+        return self.person.name
+
+    @property
+    def role(self) -> Role:
+        return self.person.role
+
+    @property
     def approves(self) -> bool:
-        return self.role >= Role.APPROVER
+        return self.role.includes(Role.APPROVER)
 
     @property
     def administers(self) -> bool:
-        return self.role >= Role.ADMIN
+        return self.role.includes(Role.ADMIN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +99,9 @@ def action(path: str, handler: Callable[[Request, Mapping[str, str]], Awaitable[
     async def act(request: Request) -> Response:
         form = await read_form(request)
         check_csrf(request, request.state.session, form)
-        if request.state.me.role < role:
-            raise RefusedError(403, "role", f"This needs the role {role.name.lower()}; yours is {_role(request)}.")
+        me: Me = request.state.me
+        if not me.role.includes(role):
+            raise RefusedError(403, "role_required", f"This needs the role {role}; yours is {me.role}.")
         return await handler(request, form)
 
     return Route(path, act, methods=["POST"])
-
-
-def _role(request: Request) -> Any:
-    return request.state.me.role.name.lower()

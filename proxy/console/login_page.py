@@ -11,8 +11,8 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from proxy.console.context import action
-from proxy.console.operators import Role
 from proxy.console.security import NO_STORE, RefusedError, read_form
+from proxy.core.approvals import Role
 from proxy.core.ids import new_id
 from proxy.core.model import AuditEvent
 from proxy.errors import ConfigError

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import signal
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import structlog
 import uvicorn
@@ -20,12 +20,11 @@ from proxy.console.context import Console
 from proxy.console.links import OneTimeLinks
 from proxy.console.live_feed import LiveFeed
 from proxy.console.operators import Operators
+from proxy.console.pending import pending_proposals
 from proxy.console.render import Assets, Renderer
 from proxy.console.security import Site
 from proxy.console.sessions import Sessions
 from proxy.console.trail import Trail
-from proxy.core.proposals import State
-from proxy.errors import StoreUnavailableError
 from proxy.identity.token_file import OperatorTokens
 from proxy.store.open_store import open_store
 from proxy.twophase.review import ProposalReview
@@ -42,7 +41,6 @@ log = structlog.get_logger("interlock.console")
 
 MAX_CONNECTIONS: Final = 512
 STOP_SECONDS: Final = 1
-MAX_PENDING: Final = 100
 
 
 class _Server(uvicorn.Server):
@@ -108,15 +106,6 @@ def build(
         sink=sink,
     )
     return console, assets
-
-
-async def pending_proposals(review: ProposalReview) -> Any:
-    """Return what every page tells of the proposals that wait: how many, and which."""
-    try:
-        found = await review.list([State.PENDING], MAX_PENDING)
-    except StoreUnavailableError:
-        return None
-    return {"count": len(found), "ids": [one["proposal_id"] for one in found]}
 
 
 def _config(app: ConsoleApp) -> uvicorn.Config:

@@ -6,20 +6,26 @@ from pathlib import Path
 
 import pytest
 
-from proxy.console.operators import Operators, Role
+from proxy.console.operators import Operators
+from proxy.core.approvals import Role
 from proxy.errors import ConfigError
 from proxy.identity.token_file import OperatorTokens
 
 
-def test_an_operator_is_found_by_token_and_unknown_ones_have_no_role(tmp_path: Path) -> None:
+def test_an_operator_is_found_by_token_and_has_the_role_of_now(tmp_path: Path) -> None:
     tokens = OperatorTokens(tmp_path)
-    token = tokens.add("ann")
+    token = tokens.add("ann", Role.ADMIN)
     operators = Operators(tokens)
     assert operators.holder(token) == "ann"
     assert operators.stamp("bob") is None
-    assert operators.role("ann") is Role.ADMIN
-    with pytest.raises(KeyError):
-        operators.role("bob")
+    assert operators.named("bob") is None
+    found = operators.named("ann")
+    assert found is not None
+    assert found.role is Role.ADMIN
+    tokens.change("ann", Role.VIEWER)
+    changed = operators.named("ann")
+    assert changed is not None
+    assert changed.role is Role.VIEWER
 
 
 def test_an_operator_added_again_is_another_one(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The console's process: what it builds, and what it tells of proposals."""
+"""The console's process: when it starts, and what it leaves in the trail."""
 
 from __future__ import annotations
 
@@ -10,13 +10,9 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from proxy.console.server import pending_proposals
-from proxy.core.proposals import State
-from proxy.errors import StoreUnavailableError
 from proxy.identity.token_file import read_token
 from tests.support.console_world import World, start_world
 from tests.support.timeouts import PATIENCE
@@ -34,7 +30,7 @@ class Browser(contextlib.AbstractContextManager["Browser"]):
         self._http = http.client.HTTPConnection(self._url.removeprefix("http://"), timeout=PATIENCE)
         self.headers = {"Accept": "text/html", "Origin": self._url}
 
-    def request(self, method: str, path: str, body: str | None = None) -> tuple[int, str, Any]:
+    def request(self, method: str, path: str, body: str | None = None) -> tuple[int, str, http.client.HTTPMessage]:
         form = {"Content-Type": "application/x-www-form-urlencoded"} if body else {}
         self._http.request(method, path, body, self.headers | form)
         answer = self._http.getresponse()
@@ -92,20 +88,3 @@ def test_the_trail_of_the_console_is_chained_like_any_other(world: World) -> Non
     summary = json.loads(verified.stdout.splitlines()[-1])
     assert verified.returncode in (0, 3), verified.stdout
     assert not [line for line in verified.stdout.splitlines() if "altered" in line or "missing" in line], summary
-
-
-class Review:
-    def __init__(self, found: Any) -> None:
-        self._found = found
-
-    async def list(self, states: Any, limit: int) -> Any:
-        assert states == [State.PENDING]
-        if isinstance(self._found, Exception):
-            raise self._found
-        return self._found[:limit]
-
-
-async def test_what_waits_is_counted_and_a_store_that_is_gone_says_nothing() -> None:
-    found = [{"proposal_id": str(number)} for number in range(3)]
-    assert await pending_proposals(Review(found)) == {"count": 3, "ids": ["0", "1", "2"]}  # type: ignore[arg-type]
-    assert await pending_proposals(Review(StoreUnavailableError("x"))) is None  # type: ignore[arg-type]
