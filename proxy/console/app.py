@@ -13,6 +13,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from proxy.console.approvals_page import ApprovalsPage
+from proxy.console.call_page import CallPage
 from proxy.console.calls_page import CallsPage
 from proxy.console.context import Me
 from proxy.console.login_page import HOME, LoginPage, see_other
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("interlock.console")
 
 # The order is that of the navigation.
-PAGES: Final = (CallsPage, ApprovalsPage, LoginPage)
+PAGES: Final = (CallsPage, CallPage, ApprovalsPage, LoginPage)
 _METHODS: Final = frozenset({"GET", "HEAD", "POST"})
 _PUBLIC: Final = ("/login", "/static/", "/favicon.ico")
 # What a browser does by itself while a page is open: no sign of a person.

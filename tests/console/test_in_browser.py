@@ -13,6 +13,7 @@ from tests.support.browser import PHONE, Tab, console_link, findings, open_tab, 
 from tests.support.console_world import World, make_traffic, start_world
 from tests.support.timeouts import PATIENCE
 
+HIDDEN = set("\u202e\x1b\u200b\u2028\x00\ufeff\U000e0041")
 expect.set_options(timeout=PATIENCE * 1000)
 
 
@@ -128,6 +129,9 @@ def test_nothing_hinders_a_screen_reader(dark: bool, browser: Browser, world: Wo
         tab.log_in(world.interlock)
         follow(tab)
         assert findings(tab.page) == []
+        tab.page.locator("#rows a").first.click()
+        tab.page.wait_for_url("**/calls/*")
+        assert findings(tab.page) == []
 
 
 def test_a_phone_shows_everything_in_its_width(browser: Browser, world: World) -> None:
@@ -139,6 +143,10 @@ def test_a_phone_shows_everything_in_its_width(browser: Browser, world: World) -
             box = tab.page.locator(f"#rows tr:first-child {name}").first.bounding_box()
             assert box is not None
             assert 0 <= box["x"] <= PHONE[0] - box["width"], name
+        tab.page.locator("#rows a").first.click()
+        tab.page.wait_for_url("**/calls/*")
+        assert tab.page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]
+        tab.page.go_back()
         tops = [one.bounding_box() for one in tab.page.locator("#rows tr").all()[:4]]
         assert all(one["y"] < other["y"] for one, other in pairwise(filter(None, tops)))
 
@@ -163,6 +171,25 @@ def test_a_revoked_operator_is_led_out_of_an_open_page(browser: Browser, world: 
         tab.page.wait_for_url("**/login**")
 
 
+def test_a_call_opens_as_a_timeline_and_becomes_a_rule(tab: Tab, world: World) -> None:
+    refused = world.call("read_file", {"path": "/srv/app/../../etc/shadow"})
+    page = tab.page
+    page.goto(f"{world.interlock.console_url}/calls?tool=read_file&decision=deny")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**/calls/{world.audit_id(refused)}")
+    expect(page.locator("#timeline")).to_contain_text("no-system-files")
+    expect(page.locator("#why")).to_contain_text("/etc/shadow/")
+    tab.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_role("button", name="Copy audit id").click()
+    expect(page.locator("#toast")).to_have_text("Copied.")
+    assert page.evaluate("navigator.clipboard.readText()") == world.audit_id(refused)
+    page.get_by_role("button", name="Replay against this draft").click()
+    expect(page.locator("#result")).to_contain_text("2 tests pass")
+    page.keyboard.press("Escape")
+    page.wait_for_url("**/calls")
+
+
 def test_nothing_hostile_runs_or_hides(browser: Browser, world: World) -> None:
     with open_tab(browser) as tab:
         tab.log_in(world.interlock)
@@ -179,6 +206,11 @@ def test_nothing_hostile_runs_or_hides(browser: Browser, world: World) -> None:
             shown = tab.page.locator("#rows").inner_text()
             assert "<script>window.__ran=1</script>" in shown
             assert "\\u202egnp.exe\\u202c" in shown
-            assert not set("\u202e\x1b\u200b\u2028\x00\ufeff\U000e0041") & set(shown)
+            assert not HIDDEN & set(shown)
             tab.page.reload()
             follow(tab)
+        for address in tab.page.evaluate("[...document.querySelectorAll('#rows a')].slice(0, 50).map((a) => a.href)"):
+            tab.page.goto(address)
+            assert tab.page.evaluate("window.__ran") is None
+            assert tab.page.locator("main img, main iframe, main style, main script, main svg, main base").count() == 0
+            assert not HIDDEN & set(tab.page.locator("#main").inner_text())
