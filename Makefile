@@ -102,8 +102,12 @@ bench-parts: $(VENV)/.dev ## what single parts cost: policy, redaction, delays, 
 	@for part in policy redact delay two_phase audit events trace; do echo "== $$part"; $(BIN)/python -m bench.$$part $(ARGS) || exit 1; done
 
 .PHONY: demo
-demo: $(VENV)/.dev system-packages ## a tour in under a minute: allowed, denied, redacted, two-phase, watched, recorded
+demo: $(VENV)/.dev system-packages ## a tour in under a minute: allowed, denied, redacted, two-phase, watched, looked at, recorded
 	@$(BIN)/python examples/demo/run.py $(ARGS)
+
+.PHONY: tour
+tour: $(VENV)/.dev system-packages ## the demo, and then the console stays open with an agent at work behind it
+	@$(BIN)/python examples/demo/run.py --console
 
 .PHONY: demo-picture
 demo-picture: $(VENV)/.dev system-packages ## run the tour and draw docs/demo.svg
@@ -120,6 +124,10 @@ docs: $(VENV)/.dev ## build the documentation as a site into site/, without the 
 .PHONY: pictures
 pictures: $(VENV)/.dev ## draw the pictures of docs/pictures
 	$(BIN)/python scripts/pictures.py
+
+.PHONY: screenshots
+screenshots: $(VENV)/.dev system-packages ## take the pictures of the console into docs/pictures
+	$(BIN)/python scripts/screenshots.py
 
 .PHONY: wheel
 wheel: $(VENV)/.dev ## build the wheel into dist/

@@ -62,6 +62,7 @@ class Events(abc.ABC):
 
     sql: Queries  # the statements of this kind of database
     reads_columns = False  # whether the database itself reads columns from texts, and refuses a batch if it cannot
+    unindexed = ""  # what in front of a column keeps an index of it from being used
     parallel_batches = 1  # how many batches may be written at once with profit
 
     def __init__(self, database: Database) -> None:
@@ -200,7 +201,7 @@ class Events(abc.ABC):
                 continue
             wanted = clean(wanted)[:MAX_NAME]
             if "*" in wanted:
-                made.clauses.append(self._like(made, name, wanted))
+                made.clauses.append(self._like(made, f"{self.unindexed}{name}", wanted))
             else:
                 made.clauses.append(f"{name} = {made.bind(wanted)}")
         made.clauses.extend(self._has_argument(made, path, value) for path, value in where.arguments)

@@ -53,12 +53,13 @@ STABLE = {"candidate_outputs": ["moved 100 to bob", "moved 100 to bob"]}
 class World:
     interlock: Interlock
     server: ServerHandle
+    host: str = "127.0.0.1"
 
     def call(self, tool: str, arguments: Any, *, number: int = 1) -> Any:
         """Call a tool through the proxy; return the answer's result."""
         params = {"name": tool, "arguments": arguments}
         body = json.dumps({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}).encode()
-        target = f"127.0.0.1:{self.server.port}"
+        target = f"{self.host}:{self.server.port}"
         head = f"POST http://{target}/mcp HTTP/1.1\r\nHost: {target}\r\nConnection: close\r\n"
         head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
         received = send_raw("127.0.0.1", self.interlock.port, [head.encode() + body])
@@ -75,12 +76,16 @@ class World:
 
 
 @contextlib.contextmanager
-def start_world(folder: Path, policy: str = POLICY, flags: tuple[str, ...] = ()) -> Iterator[World]:
+def start_world(
+    folder: Path, policy: str = POLICY, flags: tuple[str, ...] = (), host: str = "127.0.0.1"
+) -> Iterator[World]:
+    """Run a server and a proxy; `host` may be a name that tests.daemon.named knows."""
+    program = ["proxy.cli" if host == "127.0.0.1" else "tests.daemon.named"]
     with (
         start_python_server("lenient", folder / "server") as server,
-        start_interlock(folder / "proxy", policy=policy, flags=list(flags)) as interlock,
+        start_interlock(folder / "proxy", policy=policy, flags=list(flags), program=program) as interlock,
     ):
-        yield World(interlock, server)
+        yield World(interlock, server, host)
 
 
 def make_traffic(world: World) -> None:
