@@ -24,20 +24,20 @@ MAX_BYTES = 200_000
 
 
 def live(page: Page, world: World) -> None:
-    """The list of calls, as it follows what happens."""
+    """Show the list of calls, as it follows what happens."""
     page.wait_for_selector("#live-dot[data-state=live]")
     make_traffic(world)
     page.locator("#rows tr", has_text="send_mail").first.locator("text=done").wait_for(state="attached")
 
 
 def call(page: Page, world: World) -> None:
-    """One call that was denied, and why."""
+    """Show one call that was denied, and why."""
     refused = world.call("read_file", {"path": "/srv/app/../../etc/shadow"})
     page.goto(f"{world.interlock.console_url}/calls/{world.audit_id(refused)}")
 
 
 def approval(page: Page, world: World) -> None:
-    """A proposal that waits, beside the last one that was approved."""
+    """Show a proposal that waits, beside the last one that was approved."""
     proposed = world.propose(amount=2400, to="mallory", memo="urgent")
     page.goto(f"{world.interlock.console_url}/approvals/{proposed['proposal_id']}")
     page.wait_for_selector("#approve:enabled")
