@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,6 +11,7 @@ from starlette.responses import Response, StreamingResponse
 from proxy.console.call_filter import DECISIONS, NAMES, SPANS, CallFilter, write_cursor
 from proxy.console.call_rows import row
 from proxy.console.context import NavEntry, view
+from proxy.console.live_feed import encoded
 from proxy.console.security import NO_STORE
 from proxy.errors import AuditUnavailableError, StoreUnavailableError
 
@@ -80,17 +80,12 @@ class CallsPage:
             while self._console.sessions.lives(session):
                 try:
                     async with asyncio.timeout(KEEP_ALIVE_SECONDS):
-                        messages = await watcher.waiting.get()
+                        data = await watcher.waiting.get()
                 except TimeoutError:
                     yield b": still here\n\n"
                     continue
                 # Again: what was waited for is not for an operator who was revoked meanwhile.
                 if not self._console.sessions.lives(session):
                     break
-                yield b"".join(map(_encoded, messages))
-        yield _encoded(("ended", None))
-
-
-def _encoded(message: tuple[str, Any]) -> bytes:
-    # ASCII: no character in the data can be taken for the end of a line.
-    return f"event: {message[0]}\ndata: {json.dumps(message[1])}\n\n".encode()
+                yield data
+        yield encoded([("ended", None)])

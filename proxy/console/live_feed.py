@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("interlock.console")
 
 TICK_SECONDS: Final = 0.25
-MAX_ROWS: Final = 50  # in one tick: more cannot be read, and would keep the browser busy
+MAX_MESSAGES: Final = 50  # of calls in one tick: more cannot be read, and would keep the browser busy
 MAX_WAITING: Final = 40  # ticks that wait for a slow browser; it misses the oldest
 
 type Message = tuple[str, Any]  # the name of a server-sent event, and its JSON value
@@ -31,12 +32,12 @@ class Watcher:
     """One browser: what it wants to see (None: no calls), and what waits to be sent to it."""
 
     calls: CallFilter | None
-    waiting: asyncio.Queue[list[Message]] = field(default_factory=lambda: asyncio.Queue(MAX_WAITING))
+    waiting: asyncio.Queue[bytes] = field(default_factory=lambda: asyncio.Queue(MAX_WAITING))
 
-    def tell(self, messages: list[Message]) -> None:
+    def tell(self, data: bytes) -> None:
         if self.waiting.full():
             self.waiting.get_nowait()
-        self.waiting.put_nowait(messages)
+        self.waiting.put_nowait(data)
 
 
 class LiveFeed:
@@ -57,7 +58,7 @@ class LiveFeed:
         watcher = Watcher(calls)
         self._watchers.add(watcher)
         if self._last_pending is not None:
-            watcher.tell([("pending", self._last_pending)])
+            watcher.tell(encoded([("pending", self._last_pending)]))
         if self._task is None:
             self._task = asyncio.create_task(self._run())
         try:
@@ -91,24 +92,36 @@ class LiveFeed:
         if look_for_pending and (pending := await self._pending()) != self._last_pending:
             self._last_pending = pending
             shared.append(("pending", pending))
+        # Once for all that want the same: most have no filter.
+        told: dict[CallFilter | None, bytes] = {}
         for watcher in tuple(self._watchers):
-            messages = shared + _of_calls(watcher.calls, news.events, news.skipped)
-            if messages:
-                watcher.tell(messages)
+            if watcher.calls not in told:
+                told[watcher.calls] = encoded(shared + _of_calls(watcher.calls, news.events, news.skipped))
+            if told[watcher.calls]:
+                watcher.tell(told[watcher.calls])
+
+
+def encoded(messages: list[Message]) -> bytes:
+    """Return messages as server-sent events."""
+    # ASCII: no character in the data can be taken for the end of a line.
+    return "".join([f"event: {name}\ndata: {json.dumps(value)}\n\n" for name, value in messages]).encode()
 
 
 def _of_calls(wanted: CallFilter | None, events: list[dict[str, Any]], skipped: int) -> list[Message]:
     """Return what a watcher is told of events: new calls, how calls ended, and how many are left out."""
     if wanted is None:
         return []
-    rows: list[Message] = []
-    for event in events:
-        if event.get("method") != "tools/call":
-            continue
-        if event["kind"] == "decided" and wanted.fits(event):
-            rows.append(("call", row_of_event(event)))
-        elif event["kind"] == "completed" and event.get("call_id"):
-            rows.append(("end", {"id": event["call_id"], **ending(event)}))
-    left_out = max(0, len(rows) - 2 * MAX_ROWS)
-    rows = rows[left_out:]
+    fitting = [event for event in events if event.get("method") == "tools/call" and _is_told(event, wanted)]
+    left_out = max(0, len(fitting) - MAX_MESSAGES)
+    rows = [_row(event) for event in fitting[left_out:]]
     return rows + ([("skipped", skipped + left_out)] if skipped + left_out else [])
+
+
+def _is_told(event: dict[str, Any], wanted: CallFilter) -> bool:
+    return wanted.fits(event) if event["kind"] == "decided" else event["kind"] == "completed" and "call_id" in event
+
+
+def _row(event: dict[str, Any]) -> Message:
+    if event["kind"] == "decided":
+        return "call", row_of_event(event)
+    return "end", {"id": event["call_id"], **ending(event)}

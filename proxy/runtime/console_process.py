@@ -7,6 +7,7 @@ is started again by the next connection.
 from __future__ import annotations
 
 import ipaddress
+import os
 import signal
 import socket
 import time
@@ -30,6 +31,7 @@ log = structlog.get_logger("interlock.console")
 BACKLOG: Final = 128
 PAUSE_SECONDS: Final = 2.0
 NUMBER: Final = 0  # workers count from 1
+NICENESS: Final = 5
 
 
 class ConsoleProcess:
@@ -104,6 +106,8 @@ class ConsoleProcess:
 
     def _work(self) -> None:
         assert self._listener is not None
+        # What people look at may wait for what agents do.
+        os.nice(NICENESS)
         from proxy.console.server import serve  # noqa: PLC0415  large, and for this process alone
 
         event_loop.run(serve(self._settings, self._listener, self._policy))

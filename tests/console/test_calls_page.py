@@ -106,10 +106,3 @@ async def test_the_stream_ends_when_its_operator_is_revoked(desk: Desk, monkeypa
             desk.tokens.revoke("ann")
     assert said.startswith(b"retry: 2000\n\n")
     assert said.endswith(b"event: ended\ndata: null\n\n")
-
-
-def test_nothing_in_a_message_ends_its_line() -> None:
-    encoded = calls_page._encoded(("call", {"tool": "a\nevent: x\r\u2028\u0085"}))
-    assert encoded.isascii()
-    assert encoded.count(b"\n") == 3
-    assert b"\r" not in encoded

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 from typing import Any
 
 import pytest
@@ -10,7 +12,7 @@ import pytest
 from proxy.audit.live_tail import News
 from proxy.console import live_feed
 from proxy.console.call_filter import CallFilter
-from proxy.console.live_feed import MAX_WAITING, LiveFeed, Watcher
+from proxy.console.live_feed import MAX_MESSAGES, MAX_WAITING, LiveFeed, Watcher
 from tests.support.timeouts import PATIENCE
 
 CALL = {"event_id": "e", "call_id": "c1", "kind": "decided", "time": 1.0, "method": "tools/call", "tool": "t"}
@@ -49,7 +51,11 @@ def feed(monkeypatch: pytest.MonkeyPatch) -> Feed:
 
 async def told(watcher: Watcher) -> list[Any]:
     async with asyncio.timeout(PATIENCE):
-        return await watcher.waiting.get()
+        return parsed(await watcher.waiting.get())
+
+
+def parsed(data: bytes) -> list[Any]:
+    return [(name, json.loads(value)) for name, value in re.findall(r"event: (\w+)\ndata: (.*)\n\n", data.decode())]
 
 
 async def test_a_watcher_is_told_of_calls_that_fit_and_of_how_they_end(feed: Feed) -> None:
@@ -91,20 +97,28 @@ async def test_who_comes_later_is_told_at_once_how_many_wait(feed: Feed) -> None
     with feed.watch(None) as first:
         await told(first)
         with feed.watch(None) as second:
-            assert second.waiting.get_nowait() == [("pending", feed.waits)]
+            assert parsed(second.waiting.get_nowait()) == [("pending", feed.waits)]
     await feed.close()
 
 
 def test_a_slow_browser_misses_the_oldest_and_holds_nobody_up() -> None:
     watcher = Watcher(None)
     for number in range(MAX_WAITING + 5):
-        watcher.tell([("x", number)])
+        watcher.tell(b"%d" % number)
     assert watcher.waiting.qsize() == MAX_WAITING
-    assert watcher.waiting.get_nowait() == [("x", 5)]
+    assert watcher.waiting.get_nowait() == b"5"
 
 
 def test_more_calls_than_can_be_read_are_left_out_and_counted() -> None:
     events = [CALL | {"call_id": str(number)} for number in range(150)]
     messages = live_feed._of_calls(CallFilter(), events, 1)
-    assert len(messages) == 101
-    assert messages[-1] == ("skipped", 51)
+    assert len(messages) == MAX_MESSAGES + 1
+    assert messages[0][1]["id"] == "100"
+    assert messages[-1] == ("skipped", 101)
+
+
+def test_nothing_in_a_message_ends_its_line() -> None:
+    data = live_feed.encoded([("call", {"tool": "a\nevent: x\r\u2028\u0085"})])
+    assert data.isascii()
+    assert data.count(b"\n") == 3
+    assert b"\r" not in data
