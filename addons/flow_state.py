@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlsplit
 
 from mitmproxy import http
+from mitmproxy.connection import ConnectionState
 from mitmproxy.net.http import url
+from mitmproxy.proxy.layers.http import RequestProtocolError
 
 from addons.header_fields import index, replace_fields
 from proxy.core import reasons
@@ -21,7 +23,10 @@ from proxy.egress.guard import UNJUDGED
 from proxy.wire.mcp import RequestHead
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    import asyncio
+    from collections.abc import Collection, Mapping
+
+    from mitmproxy.connection import Client
 
     from addons.sse_rewriter import EventStream
     from proxy.gate.outbound_scan import UploadWatch
@@ -58,6 +63,20 @@ class FlowState:
     """Looks for secrets in an upload that streams."""
     sent: str = ""
     """The end of what a WebSocket client has said so far."""
+    held: set[asyncio.Task[None]] | None = None
+    """Calls of a WebSocket that wait for people."""
+    queued: Collection[object] = ()
+    """What the layer of this flow has yet to handle, which it does once the hook that it waits for has ended."""
+
+
+def is_readable(connection: Client) -> bool:
+    """Return whether a client may still send; one that has closed its side waits for nothing."""
+    return bool(connection.state & ConnectionState.CAN_READ)
+
+
+def ends_request(event: object) -> bool:
+    """Return whether an event says that the client gave its request up."""
+    return isinstance(event, RequestProtocolError)
 
 
 # mitmproxy's flows have slots for its own attributes only; this dictionary is what it keeps for its addons.

@@ -15,7 +15,7 @@ import structlog
 
 from addons import flow_state as flows
 from addons.sse_rewriter import EventStream
-from proxy.core.model import Answer, Context, Denial, Forward, InFlightCall, Reject
+from proxy.core.model import Answer, Context, Denial, Forward, Held, InFlightCall, JsonObject, Reject
 from proxy.gate.request import carry_out
 from proxy.gate.router import ResponseRouter
 from proxy.wire.body import READ_AT_ONCE
@@ -347,6 +347,10 @@ class _HttpCarrier:
     async def reject(self, verdict: Reject) -> None:
         flows.answer_refused(self._flow, verdict.status, verdict.denial)
 
+    async def hold(self, verdict: Held) -> None:
+        # Nothing is sent meanwhile: the response has not begun, and mitmproxy begins it when this hook ends.
+        await carry_out(await verdict.wait(_HttpCaller(self._flow)), self)
+
     async def let_pass(self) -> None:
         """Let what is not MCP pass; a stream that a client GETs may still carry answers."""
         request = self._flow.request
@@ -363,6 +367,21 @@ class _HttpCarrier:
     def _route_responses(self, in_flight: InFlightCall | None) -> None:
         router = ResponseRouter(self._gate.responses, self._context, in_flight, self._key)
         flows.state_of(self._flow).router = router
+
+
+class _HttpCaller:
+    """The client of a request that is held."""
+
+    def __init__(self, flow: http.HTTPFlow) -> None:
+        self._flow = flow
+
+    def gone(self) -> bool:
+        """Return whether the client has closed its connection, or its stream of an HTTP/2 connection."""
+        state = flows.state_of(self._flow)
+        return not flows.is_readable(self._flow.client_conn) or any(map(flows.ends_request, state.queued))
+
+    async def send(self, notification: JsonObject) -> None:
+        """Send nothing: the response has not begun."""
 
 
 def _rewrite(chunk: ResponseChunk, rewriter: EventStream) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from addons import flow_state as flows
+from proxy.core.model import Forward
 from proxy.gate.outbound_scan import last_words
 from proxy.gate.request import carry_out
 from proxy.gate.router import ResponseRouter
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from mitmproxy.websocket import WebSocketMessage
 
     from addons.connections import ConnectionGuard
-    from proxy.core.model import Answer, Context, Forward, Reject
+    from proxy.core.model import Answer, Context, Held, JsonObject, Reject
     from proxy.gate.gate import Gate
 
 log = structlog.get_logger("interlock.http")
@@ -35,7 +36,9 @@ class WebsocketGate:
         self._connections = connections
 
     def websocket_end(self, flow: http.HTTPFlow) -> None:
-        """Record the calls that the end of a WebSocket leaves without an answer."""
+        """Record the calls that the end of a WebSocket leaves without an answer, and let none go on that waits."""
+        for task in tuple(flows.state_of(flow).held or ()):
+            task.cancel()
         self._gate.responses.abandon_session(_context(flow))
 
     async def websocket_message(self, flow: http.HTTPFlow) -> None:
@@ -95,17 +98,52 @@ class _WebsocketCarrier:
         self._message.drop()
         _inject(self._flow, flows.refusal_body(verdict.denial), is_text=self._message.is_text)
 
+    async def hold(self, verdict: Held) -> None:
+        """Wait beside the messages that follow: a WebSocket carries many calls."""
+        self._message.drop()
+        task = asyncio.create_task(self._wait(verdict))
+        state = flows.state_of(self._flow)
+        held = state.held = state.held or set()
+        held.add(task)
+        task.add_done_callback(held.discard)
+
+    async def _wait(self, verdict: Held) -> None:
+        try:
+            final = await verdict.wait(_WebsocketCaller(self._flow, is_text=self._message.is_text))
+            if isinstance(final, Forward):
+                body = await self._gate.requests.encode(final)
+                _inject(self._flow, body, is_text=self._message.is_text, to_client=False)
+            else:
+                await carry_out(final, self)
+        except Exception as error:
+            log.exception("a held message is dropped", server=flows.server_name(self._flow), exc_info=error)
+
     async def let_pass(self) -> None:
         # What passes is remembered: a secret may be sent in two messages, half of it in each.
         state = flows.state_of(self._flow)
         state.sent = last_words(state.sent, self._message.content)
 
 
+class _WebsocketCaller:
+    """The client of a message that is held."""
+
+    def __init__(self, flow: http.HTTPFlow, *, is_text: bool) -> None:
+        self._flow = flow
+        self._is_text = is_text
+
+    def gone(self) -> bool:
+        websocket = self._flow.websocket
+        return websocket is None or websocket.timestamp_end is not None
+
+    async def send(self, notification: JsonObject) -> None:
+        _inject(self._flow, serialise(notification), is_text=self._is_text)
+
+
 def _context(flow: http.HTTPFlow) -> Context:
     return replace(flows.context(flow), transport="websocket", session=flow.id, target="")
 
 
-def _inject(flow: http.HTTPFlow, body: bytes, *, is_text: bool) -> None:
+def _inject(flow: http.HTTPFlow, body: bytes, *, is_text: bool, to_client: bool = True) -> None:
     from mitmproxy import ctx  # noqa: PLC0415  the master exists once the daemon runs
 
-    ctx.master.commands.call("inject.websocket", flow, True, body, is_text)
+    ctx.master.commands.call("inject.websocket", flow, to_client, body, is_text)

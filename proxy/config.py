@@ -155,6 +155,9 @@ class Settings(BaseModel):
     console_link: Literal["auto", "always", "never"] = Field(
         "auto", description="Whether the start prints a one-time link to the console; auto: on a terminal."
     )
+    hold_timeout: Seconds = Field(
+        50, description="Seconds that a call waits for people to approve it, where its rule says how: hold."
+    )
     ready_lag: Seconds = Field(300, description="Seconds that an event may wait for the store before /readyz fails.")
     header_limit: Size = Field(ByteSize(64 << 10), description="Largest request head; above it, 431.")
     header_timeout: Seconds = Field(30, description="Seconds for a request head to arrive; after that, 408.")
@@ -189,6 +192,7 @@ class Settings(BaseModel):
     sampler_model: str | None = Field(None, min_length=1, description="Model for candidate outputs.")
     sampler_key_file: UserPath | None = Field(None, description="File with the endpoint's API key.")
     sampler_timeout: Seconds = Field(10, description="Seconds that both candidate outputs may take.")
+    notify: UserPath | None = Field(None, description="File that names whom to tell when something waits for approval.")
     fast: bool = Field(
         True, description="Off: mitmproxy's own code for all that is replaced for speed alone; for finding faults."
     )

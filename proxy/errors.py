@@ -15,6 +15,7 @@ InterlockError
 ├── StoreUnavailableError  the store does not answer, so nothing can be proposed or committed
 │   ├── SchemaError        the store's tables do not fit this version; the message says what to do
 │   └── StoreRefusedError  the store answers and refuses the data: a retry would fail too
+├── NotifyError            a target did not take a notice; the message holds neither its URL nor its secret
 ├── SamplerError           no candidate outputs; the message repeats nothing that the endpoint said
 └── ReviewError            a proposal cannot be shown or decided; `code` is stable (docs/approval.md)
 """
@@ -74,6 +75,9 @@ class SchemaError(StoreUnavailableError): ...
 
 
 class StoreRefusedError(StoreUnavailableError): ...
+
+
+class NotifyError(InterlockError): ...
 
 
 class SamplerError(InterlockError): ...

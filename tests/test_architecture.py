@@ -89,6 +89,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
         *("proxy.egress.dns", "proxy.agent", "proxy.system", *CORE),
     ),
     "proxy.confine": ("proxy.sandbox", "proxy.egress.dns", *CORE),
+    "proxy.notify": CORE,
     "proxy.admin_api": ("proxy.twophase", "proxy.identity", *CORE),
     "proxy.console": (
         *("proxy.admin_api", "proxy.audit", "proxy.config", "proxy.identity", "proxy.policy", "proxy.redact"),

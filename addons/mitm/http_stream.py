@@ -96,6 +96,8 @@ class GuardedHttpStream(HttpStream):
         """Refuse a request that servers may read differently."""
         if not request:
             return (yield from super().check_invalid(request))
+        # While a hook waits, this is where it can see that the client has gone.
+        state_of(self.flow).queued = self._paused_event_queue
         problem = validate_request(self.mode, self.flow.request, validate_inbound_headers=True)
         problem = problem or _broken_line(self.flow.request) or self._odd_version()
         if problem is None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, dataclass_transform
+from typing import TYPE_CHECKING, Any, Literal, Protocol, dataclass_transform
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from proxy.core.proposals import RunningCommit, Terms
 
@@ -371,4 +371,23 @@ class Reject:
     status: int = 400
 
 
-type Verdict = Pass | Forward | Answer | Reject
+class CallerLink(Protocol):
+    """What a transport knows of a caller whose call is held, and can do for it meanwhile."""
+
+    def gone(self) -> bool:
+        """Return whether nobody waits for the answer any more."""
+        ...
+
+    async def send(self, notification: JsonObject) -> None:
+        """Send the caller a notification, where the transport can do that while a call waits."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """People have to approve the call first: `wait` for that, which returns the verdict and never raises."""
+
+    wait: Callable[[CallerLink], Awaitable[Verdict]]
+
+
+type Verdict = Pass | Forward | Answer | Reject | Held

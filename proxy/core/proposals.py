@@ -197,6 +197,12 @@ class ProposalStore(Protocol):
         """Return the AWAITED proposal for exactly this call that has not expired, if there is one."""
         ...
 
+    async def asked(
+        self, server: str, tool: str, principal: str, arguments_hash: str, question: str
+    ) -> Proposal | None:
+        """Return the proposal of this call that was carried out and answered with this question."""
+        ...
+
     async def proposal(self, proposal_id: str) -> Proposal | None:
         """Return a proposal by its id, in the state it was last put in."""
         ...

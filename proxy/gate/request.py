@@ -8,6 +8,7 @@ written anew, and nothing is forwarded before its event is durable. Whatever fai
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import structlog
@@ -17,9 +18,12 @@ from proxy.core.model import (
     UNSAID,
     Answer,
     Call,
+    CallerLink,
     Context,
     Decision,
+    Finding,
     Forward,
+    Held,
     InFlightCall,
     Json,
     Kind,
@@ -33,6 +37,7 @@ from proxy.core.model import (
 )
 from proxy.errors import AuditUnavailableError, PhaseError, StoreUnavailableError, WireError
 from proxy.gate.event_recorder import RECORDED
+from proxy.gate.hold import without_our_answers
 from proxy.gate.refusal import CallState, carried_why, egress_reason, egress_why, refused_verdict, sentence
 from proxy.twophase.listing import PHASE_SUFFIXES
 from proxy.wire.body import (
@@ -65,6 +70,7 @@ _LISTS = ("tools/list", "prompts/list", "resources/list", "resources/templates/l
 QUIET = frozenset(("initialize", "ping", "server/discover", "logging/setLevel", *_LISTS))
 # Transports whose messages some servers, or bridges before them, read line by line.
 LINE_READ = ("websocket", "stdio")
+HOLD = "hold"  # the phase of a call that waits for people by itself
 
 
 class VerdictCarrier(Protocol):
@@ -81,6 +87,9 @@ class VerdictCarrier(Protocol):
 
     async def let_pass(self) -> None:
         """Handle what is not MCP as this transport does."""
+
+    async def hold(self, verdict: Held) -> None:
+        """Wait for people to decide on the call, and carry out the verdict that comes of it."""
 
 
 class RequestGate:
@@ -180,9 +189,23 @@ class RequestGate:
             verdict = await self._decide_claimed(reading, head, state)
         finally:
             # Also where it was cancelled: a client that hangs up must not leave its id in use for ever.
-            if not isinstance(verdict, Forward):
+            if not isinstance(verdict, Forward | Held):
                 self._in_flight.release(state.context, message)
-        return verdict
+        return self._keep_claim(verdict, state) if isinstance(verdict, Held) else verdict
+
+    def _keep_claim(self, held: Held, state: CallState) -> Held:
+        """Return a held call whose id stays in use until it is forwarded and answered, or refused."""
+
+        async def wait(link: CallerLink) -> Verdict:
+            verdict: Verdict | None = None
+            try:
+                verdict = await held.wait(link)
+            finally:
+                if not isinstance(verdict, Forward) and state.message is not None:
+                    self._in_flight.release(state.context, state.message)
+            return verdict
+
+        return Held(wait)
 
     async def _decide_claimed(self, reading: SingleMessage, head: RequestHead, state: CallState) -> Verdict:
         egress = state.context.egress
@@ -193,15 +216,29 @@ class RequestGate:
         message = phase_call.message if phase_call is not None else reading.message
         # This uses nothing up. The token is consumed only when all else has passed, so a refused call costs none.
         checked = await self._check_commit(phase_call, state)
+        found = state.findings
         if state.is_small:
             refusal, masked = self._weigh(message, state)
         else:
             refusal, masked = await self._threads.run(state.size, self._weigh, message, state)
         if refusal is not None:
             return await self._refuse(state, *refusal)
+        if phase_call is None and state.decision is not None and state.decision.outcome is Outcome.TWO_PHASE:
+            return Held(partial(self._hold, reading, head, state, found))
         if phase_call is not None and checked is None:
             assert self._two_phase is not None
             return await self._two_phase.propose(phase_call, state, self._recorder)
+        return await self._commit_and_forward(reading, head, state, message, masked, checked)
+
+    async def _commit_and_forward(
+        self,
+        reading: SingleMessage,
+        head: RequestHead,
+        state: CallState,
+        message: Message,
+        masked: Message,
+        checked: Checked | None,
+    ) -> Verdict:
         try:
             mirrored = mirrored_headers(message, masked, head) if masked is not reading.message else {}
         except WireError as error:
@@ -212,6 +249,50 @@ class RequestGate:
         # The bytes that reading made known are those of the message as it came: of no use once it was changed.
         encoded = reading.encoded if masked is reading.message else None
         return await self._forward(masked, mirrored, encoded, state)
+
+    async def _hold(
+        self,
+        reading: SingleMessage,
+        head: RequestHead,
+        state: CallState,
+        found: tuple[Finding, ...],
+        link: CallerLink,
+    ) -> Verdict:
+        """Wait until people have decided on a call; `found` is what was known of it before it was weighed."""
+        try:
+            return await self._wait_and_forward(reading, head, state, found, link)
+        except PhaseError as error:
+            return await self._refuse(state, error.reason, why=sentence(error.detail))
+        except StoreUnavailableError as error:
+            log.warning("refusing without the store", call_id=state.call_id, error=str(error))
+            return await self._refuse(state, "store_unavailable")
+        except Exception as error:  # noqa: BLE001  a boundary as `inspect` has one: any failure refuses
+            return await self._fail(state, error)
+
+    async def _wait_and_forward(
+        self,
+        reading: SingleMessage,
+        head: RequestHead,
+        state: CallState,
+        found: tuple[Finding, ...],
+        link: CallerLink,
+    ) -> Verdict:
+        assert self._two_phase is not None
+        state.phase = HOLD
+        checked = await self._two_phase.held.wait(reading.message, state, self._recorder, link)
+        if isinstance(checked, Answer):
+            state.phase, state.recorded_reason = "propose", "proposal_pending"
+            await self._recorder.decided(state)
+            return checked
+        # People take their time: the policy that counts is the one in force when the call is made.
+        message, state.findings = without_our_answers(reading.message), found
+        refusal, masked = await self._threads.run(state.size, self._weigh, message, state)
+        if refusal is not None:
+            return await self._refuse(state, *refusal)
+        return await self._commit_and_forward(reading, head, state, message, masked, checked)
+
+    def _is_held(self, decision: Decision) -> bool:
+        return self._two_phase is not None and decision.terms is not None and decision.terms.how != "propose"
 
     def _read_phase(self, message: Message, state: CallState) -> PhaseCall | None:
         # The name's end is checked here because nearly every call is of a tool itself, and needs no more than that.
@@ -231,6 +312,8 @@ class RequestGate:
         method = message.method or ""
         try:
             quietly = method in QUIET or method.startswith("notifications/")
+            if quietly and method == "notifications/cancelled" and self._two_phase is not None:
+                self._two_phase.held.cancel(state.context, message.params.get("requestId"))
             await self._recorder.decided(state, quietly=quietly)
             in_flight, surplus = self._in_flight.begin(message, state, self._timer())
             for oldest in surplus:
@@ -267,7 +350,7 @@ class RequestGate:
         if objection is not None:
             state.decision = replace(decision, outcome=Outcome.DENY, reason=objection.reason, rule=None)
             return objection.reason, objection.why
-        if decision.outcome is Outcome.TWO_PHASE and state.phase is None:
+        if decision.outcome is Outcome.TWO_PHASE and state.phase in (None, HOLD) and not self._is_held(decision):
             return "two_phase_required", self._two_phase.how_to_propose(state) if self._two_phase else ""
         return None
 
@@ -343,6 +426,8 @@ async def carry_out(verdict: Verdict, carrier: VerdictCarrier) -> None:
             await carrier.reject(verdict)
         case Pass():
             await carrier.let_pass()
+        case Held():
+            await carrier.hold(verdict)
         case _:
             # A gate that returns something else is broken. Each transport refuses on an exception, so raise.
             raise TypeError(f"unknown verdict {verdict!r}")

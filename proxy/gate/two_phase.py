@@ -17,6 +17,7 @@ from proxy.core.ids import new_id
 from proxy.core.model import Answer, Call, JsonObject, Message
 from proxy.core.proposals import COMMITTABLE, Commit, Consumed, Proposal, ProposalStore, RunningCommit, State, Terms
 from proxy.errors import PhaseError, SamplerError, StoreUnavailableError
+from proxy.gate.hold import HeldCalls
 from proxy.gate.refusal import CallState, sentence
 from proxy.twophase import tokens
 from proxy.twophase.commit import (
@@ -42,6 +43,7 @@ from proxy.twophase.propose import (
     draft,
     exact_hash,
     split_evidence,
+    waiting_notes,
 )
 from proxy.twophase.scoring import Score, score
 from proxy.twophase.standing import argument_parts, like_key
@@ -65,6 +67,7 @@ PROPOSAL_LIMIT: Final = 1 << 18  # bytes of a message that proposes or commits
 KNOWN: Final = frozenset({"done", "tool_error", "error", "input_required", "task", "withheld", "not_forwarded"})
 # A nonce outlives its token by this much, so that no clock within bounds lets a token be used again.
 GRACE_SECONDS: Final = 3600.0
+HOLD_SECONDS: Final = 50.0
 SWEEP_SECONDS: Final = 60.0
 _RETRIES: Final = (0.1, 0.5, 2.0, 5.0)
 # How long the answer to a server's question waits for the outcome `input_required`, which is stored in the background.
@@ -93,6 +96,8 @@ class TwoPhase:
         sampler: Sampler | None = None,
         clock: Callable[[], float] = time.time,
         limit: int = PROPOSAL_LIMIT,
+        hold_seconds: float = HOLD_SECONDS,
+        console_url: str | None = None,
     ) -> None:
         self._store = store
         self._ring = ring
@@ -100,6 +105,8 @@ class TwoPhase:
         self._sampler = sampler
         self._clock = clock
         self._limit = limit
+        self._console_url = console_url
+        self.held = HeldCalls(self, store, seconds=hold_seconds, clock=clock)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ending: set[asyncio.Task[None]] = set()
 
@@ -128,10 +135,7 @@ class TwoPhase:
 
     def _parse(self, message: Message, phase: Phase, tool: str, size: int) -> PhaseCall:
         """Part a call of a phase into the call of its tool, with that one's own arguments, and what is for us."""
-        if size > self._limit:
-            raise PhaseError("proposal_too_large", f"the message has {size} bytes; at most {self._limit} are taken")
-        if message.id is None:
-            raise PhaseError("bad_proposal", "without an id it could not be answered")
+        self._check_size(message, size)
         called, params = parse_tool_call(message), message.params
         assert called is not None
         if phase == "propose":
@@ -143,6 +147,12 @@ class TwoPhase:
         question = hash_question(params.get("requestState")) if answers else None
         own, ticket = split_ticket(called.arguments, question=question)
         return PhaseCall(phase, _renamed(message, tool, own), ticket=ticket)
+
+    def _check_size(self, message: Message, size: int) -> None:
+        if size > self._limit:
+            raise PhaseError("proposal_too_large", f"the message has {size} bytes; at most {self._limit} are taken")
+        if message.id is None:
+            raise PhaseError("bad_proposal", "without an id it could not be answered")
 
     def how_to_propose(self, state: CallState) -> str:
         """Say how a tool that was called directly is called instead."""
@@ -160,26 +170,54 @@ class TwoPhase:
         if terms is None:
             result = answer_not_required(tool)
         else:
-            plan = self._plan(phase_call, state, terms, recorder)
+            plan = self._plan(phase_call.evidence, state, terms, recorder)
             proposal = await self._propose(plan)
             commit_name = self._catalog.names(state.context, tool).commit
             arguments = state.call.arguments or {}
-            result = answer_proposal(proposal, arguments, commit_name, self._ring(), new_id(), self._clock())
+            page, now = self.page(proposal), self._clock()
+            result = answer_proposal(proposal, arguments, commit_name, self._ring(), now, page)
             state.proposal_id = proposal.proposal_id
             recorder.phased(state, "proposed", describe(proposal))
         state.recorded_reason = f"proposal_{result['structuredContent']['status']}"
         await recorder.decided(state)
-        meta = {"_meta": {AUDIT_META: {"audit_id": state.call_id}}}
-        return Answer(({"jsonrpc": "2.0", "id": phase_call.message.id, "result": {**result, **meta}},))
+        answered = {**result, "_meta": self.audit_meta(state)}
+        return Answer(({"jsonrpc": "2.0", "id": phase_call.message.id, "result": answered},))
 
-    def _plan(self, phase_call: PhaseCall, state: CallState, terms: Terms, recorder: EventRecorder) -> Plan:
+    async def open(self, state: CallState, recorder: EventRecorder) -> Proposal:
+        """Return the proposal of a call that nobody proposed: the one that waits for it already, or a new one."""
+        assert state.decision is not None
+        assert state.decision.terms is not None
+        return await self._propose(self._plan(NO_EVIDENCE, state, state.decision.terms, recorder))
+
+    def check_size(self, message: Message, state: CallState) -> None:
+        """Raise PhaseError where a call is too large to be proposed, or has no id to be answered by."""
+        unpacked = state.reading.unpacked if isinstance(state.reading, SingleMessage) else 0
+        self._check_size(message, max(state.length, unpacked))
+
+    def ring(self) -> KeyRing:
+        return self._ring()
+
+    def page(self, proposal: Proposal) -> str | None:
+        """Return where operators decide on a proposal. The address holds no credential: whoever opens it logs in."""
+        return f"{self._console_url}/approvals/{proposal.proposal_id}" if self._console_url else None
+
+    def why_pending(self, proposal: Proposal) -> str:
+        """Say that a call waits, for the model and for the user."""
+        notes = waiting_notes(proposal, self.page(proposal), self._clock())
+        return f"proposal {proposal.proposal_id} waits. Tell the user: {notes['user']}"
+
+    @staticmethod
+    def audit_meta(state: CallState) -> JsonObject:
+        return {AUDIT_META: {"audit_id": state.call_id}}
+
+    def _plan(self, evidence: Evidence, state: CallState, terms: Terms, recorder: EventRecorder) -> Plan:
         assert state.call is not None
         assert state.decision is not None
-        prompt = recorder.masked(phase_call.evidence.prompt)
+        prompt = recorder.masked(evidence.prompt)
         return Plan(
             call=state.call,
             terms=terms,
-            evidence=phase_call.evidence,
+            evidence=evidence,
             arguments=recorder.masked(state.call.arguments),
             prompt=prompt if isinstance(prompt, str) else None,
             description=self._catalog.description(state.call.server, state.call.tool or ""),

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from proxy.audit.local_log import LocalLog
     from proxy.config import Settings
     from proxy.core.interfaces import EventSink, SharedCalls
+    from proxy.notify.notifier import Notifier
+    from proxy.store.database import Database
     from proxy.twophase.sampler import Sampler
 
 MASK_KEY_BYTES = 32
@@ -100,8 +102,14 @@ class Components:
         keys.ring(time.time())
         catalog = ToolCatalog(policy=self.policy.current, pins=self.pins)
         self.two_phase = TwoPhase(
-            store=self.store, ring=lambda: keys.ring(time.time()), catalog=catalog, sampler=self.sampler
+            store=self.store,
+            ring=lambda: keys.ring(time.time()),
+            catalog=catalog,
+            sampler=self.sampler,
+            hold_seconds=settings.hold_timeout,
+            console_url=settings.console_url,
         )
+        self.notifier = _open_notifier(settings, self._database, self.two_phase)
         self.gate = Gate(
             two_phase=self.two_phase,
             catalog=catalog,
@@ -119,7 +127,8 @@ class Components:
     async def watch(self) -> None:
         """Follow changes of the policy, the pins and the proposals. Runs until cancelled."""
         pins = watch_approvals(self.pins, self._approved)
-        await asyncio.gather(self.policy.watch(), pins, self.two_phase.sweep_forever())
+        notices = [self.notifier.run()] if self.notifier is not None else []
+        await asyncio.gather(self.policy.watch(), pins, self.two_phase.sweep_forever(), *notices)
 
     async def close(self) -> None:
         # The gate first: it records the outcome of calls it gives up, and the pipeline last, since all others record.
@@ -148,3 +157,14 @@ def _open_sampler(settings: Settings) -> Sampler | None:
     from proxy.twophase.sampler import open_sampler  # noqa: PLC0415  its HTTP client is large and rarely used
 
     return open_sampler(settings, os.environ)
+
+
+def _open_notifier(settings: Settings, database: Database, two_phase: TwoPhase) -> Notifier | None:
+    """Return what tells people of proposals. Raises ConfigError for targets that cannot be used."""
+    if settings.notify is None:
+        return None
+    from proxy.notify.notifier import Notifier  # noqa: PLC0415  imports mail and HTTP clients, rarely used
+    from proxy.notify.targets import load_targets  # noqa: PLC0415
+    from proxy.store.notice_store import Notices  # noqa: PLC0415
+
+    return Notifier(Notices(database), load_targets(settings.notify), os.environ, two_phase.page)

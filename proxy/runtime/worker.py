@@ -177,6 +177,7 @@ class Worker:
     async def _drain(self) -> None:
         # Order: refuse new requests, stop accepting connections, then wait for the calls in flight.
         self.connections.stopping = True
+        self.components.two_phase.held.stop()
         await self.master.addons.get("proxyserver").servers.update([])
         if not await self.connections.drained(self._settings.drain_timeout):
             log.warning("stopping with calls in flight", count=len(self.gate.in_flight))

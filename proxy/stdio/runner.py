@@ -62,6 +62,7 @@ class StdioRunner:
             tasks.append(asyncio.create_task(self._guard(server, watch)))
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            session.close()
             code = await server.stop(self.stop_seconds)
             # The last responses may still be in the pipe, and the client is to have them.
             await asyncio.wait([back], timeout=FLUSH_SECONDS)

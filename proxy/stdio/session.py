@@ -5,6 +5,7 @@ Nothing but what the gate decided on reaches the server, encoded by the gate, an
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from proxy.core.model import (
     Context,
     Denial,
     Forward,
+    Held,
     InFlightCall,
     JsonObject,
     Kind,
@@ -59,6 +61,7 @@ class Session:
         self._shared = SharedStream()
         self._router = ResponseRouter(gate.responses, context, shared=self._shared)
         self._initialized = False
+        self._held: set[asyncio.Task[None]] = set()
 
     @property
     def context(self) -> Context:
@@ -72,6 +75,25 @@ class Session:
             return
         verdict = await self._gate.requests.inspect(line, self.context)
         await carry_out(verdict, _StdioCarrier(self, line))
+
+    def hold(self, verdict: Held, line: bytes) -> None:
+        """Wait for people to decide on a call, beside the lines that follow."""
+        task = asyncio.create_task(self._wait(verdict, line))
+        self._held.add(task)
+        task.add_done_callback(self._held.discard)
+
+    async def _wait(self, verdict: Held, line: bytes) -> None:
+        try:
+            await carry_out(await verdict.wait(_StdioCaller(self)), _StdioCarrier(self, line))
+        except OSError as error:
+            log.info("a pipe was closed", error=str(error))
+        except Exception as error:
+            log.exception("a held call is dropped", server=self.context.server, exc_info=error)
+
+    def close(self) -> None:
+        """Let no call go on that waits: the client is gone, or the server is."""
+        for task in tuple(self._held):
+            task.cancel()
 
     async def forward(self, message: Message, in_flight: InFlightCall) -> None:
         """Write a message that the gate has let pass to the server. Raises OSError where that takes no more."""
@@ -167,3 +189,17 @@ class _StdioCarrier:
 
     async def let_pass(self) -> None:
         await self.session.refuse_foreign(self.line)
+
+    async def hold(self, verdict: Held) -> None:
+        self.session.hold(verdict, self.line)
+
+
+@dataclass(frozen=True, slots=True)
+class _StdioCaller:
+    session: Session
+
+    def gone(self) -> bool:
+        return False  # the session ends with its client, and with the session what waits
+
+    async def send(self, notification: JsonObject) -> None:
+        await self.session.answer(notification)

@@ -54,6 +54,12 @@ class Proposals:
         key = call_key(server, tool, principal, arguments_hash)
         return _one(await self.database.fetch(SQL["find_awaited_proposal"], key, float(now)))
 
+    async def asked(
+        self, server: str, tool: str, principal: str, arguments_hash: str, question: str
+    ) -> Proposal | None:
+        key = call_key(server, tool, principal, arguments_hash)
+        return _one(await self.database.fetch(SQL["find_asked_proposal"], key, question))
+
     async def proposal(self, proposal_id: str) -> Proposal | None:
         return _one(await self.database.fetch(SQL["find_proposal"], pack(proposal_id)))
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from proxy.core.ids import new_id
 from proxy.core.proposals import Proposal, State, Terms
 from proxy.errors import PhaseError
 from proxy.twophase.hashing import NotExactError, hash_arguments
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 MAX_TEXT: Final = 64 << 10  # characters of a prompt or of one candidate output that are taken
 CANDIDATES: Final = 2
 MAX_REASON_SHOWN: Final = 1000
+ASK_AGAIN_SECONDS: Final = 60.0
 _NONCE_BYTES: Final = 24
 
 
@@ -158,9 +160,12 @@ def _first_state(made: Score, terms: Terms) -> State:
 
 
 def answer_proposal(
-    proposal: Proposal, arguments: JsonObject, commit_name: str, ring: KeyRing, token_id: str, now: float
+    proposal: Proposal, arguments: JsonObject, commit_name: str, ring: KeyRing, now: float, page: str | None = None
 ) -> JsonObject:
-    """Return the tool result that answers a proposal; with a token of this id where it may be committed."""
+    """Return the tool result that answers a proposal; with a token where it may be committed.
+
+    `page` is where operators decide on it. It opens for nobody without an operator's own login.
+    """
     scored = {"composite_score": proposal.composite_score, "signals": dict(proposal.signals)}
     answer: JsonObject
     if proposal.state is State.BLOCKED:
@@ -170,10 +175,11 @@ def answer_proposal(
     elif proposal.state is State.REJECTED:
         answer = {"status": "rejected", "proposal_id": proposal.proposal_id, "reason": proposal.operator_reason or ""}
     elif proposal.state is State.PENDING:
-        expires_at = timestamp(proposal.expires_at)
-        answer = {"status": "pending", "proposal_id": proposal.proposal_id, "expires_at": expires_at}
+        notes = waiting_notes(proposal, page, now)
+        answer = {"status": "pending", "proposal_id": proposal.proposal_id, **notes["fields"]}
+        return _result({**answer, **scored}, f"{_ADVICE['pending']} Tell the user: {notes['user']}")
     else:
-        token = _token(proposal, token_id, now)
+        token = make_token(proposal, now)
         answer = {
             "status": "allowed",
             "proposal_id": proposal.proposal_id,
@@ -189,9 +195,25 @@ def answer_not_required(tool: str) -> JsonObject:
     return _result({"status": "not_required", "tool": tool}, _ADVICE["not_required"].format(tool=tool))
 
 
-def _token(proposal: Proposal, token_id: str, now: float) -> Token:
+def waiting_notes(proposal: Proposal, page: str | None, now: float) -> JsonObject:
+    """Return what is said of a proposal that waits: `fields` for a program, and a sentence for the `user`."""
+    # A full minute, since people read it.
+    after = min((now + ASK_AGAIN_SECONDS) // 60 * 60, proposal.expires_at)
+    fields: JsonObject = {"expires_at": timestamp(proposal.expires_at), "ask_again_after": timestamp(after)}
+    if proposal.people > 1:
+        fields |= {"approvals": proposal.approvals, "people": proposal.people}
+    who = "an operator" if proposal.people == 1 else f"{proposal.people - proposal.approvals} more operators"
+    user = f"{proposal.tool} is waiting for {who}; ask again after {timestamp(after)[11:16]} UTC"
+    if page is not None:
+        fields["page"] = page
+        user += f", or open {page}"
+    return {"fields": fields, "user": f"{user}."}
+
+
+def make_token(proposal: Proposal, now: float) -> Token:
+    """Return a token of a proposal that may be committed."""
     return Token(
-        token_id=token_id,
+        token_id=new_id(),
         proposal_id=proposal.proposal_id,
         tool_name=proposal.tool,
         tool_args_hash=proposal.arguments_hash,
@@ -239,8 +261,8 @@ _ADVICE: Final = {
     "not_required": "Nothing has been executed. These arguments need no proposal: call {tool!r} with them directly.",
     "allowed": "Nothing has been executed yet. To run it, call {commit!r} with exactly the same arguments, "
     "and with this proposal_id and commit_token, before expires_at. The token works once.",
-    "pending": "Nothing has been executed. A person has to approve this proposal: tell the user, and later propose "
-    "the same again; once it is approved, the answer has the commit_token.",
+    "pending": "Nothing has been executed. A person has to approve this proposal: tell the user, and propose the same "
+    "again after ask_again_after; once it is approved, the answer has the commit_token.",
     "rejected": "Nothing has been executed. A person has rejected this proposal: do not try again, tell the user.",
     "blocked": "Nothing has been executed ({reason}). Show the draft to the user. Where the reason is no_signals, "
     "propose again with _interlock: the prompt you act on, and two candidate_outputs.",

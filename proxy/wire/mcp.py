@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 TOOLS_CALL = "tools/call"
 MODERN = "2026-07-28"
+CLIENT_CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 PROTOCOL_VERSION = "io.modelcontextprotocol/protocolVersion"
 HEADER_MISMATCH = -32020
 

@@ -17,6 +17,8 @@ COMMENT ON COLUMN proposals.how IS 'How the agent waits: it proposes and commits
 COMMENT ON COLUMN proposals.parts IS 'For each argument its type and a keyed hash of its value, to compare calls with a standing approval.';
 COMMENT ON COLUMN proposals.standing_id IS 'The standing approval that let it through, if one did.';
 
+CREATE INDEX proposals_by_call ON proposals (call_key);
+
 CREATE TABLE approvals (
     proposal_id text NOT NULL REFERENCES proposals (proposal_id) ON DELETE CASCADE,
     operator    text NOT NULL,

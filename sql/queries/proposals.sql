@@ -195,6 +195,16 @@ SELECT attempt_id FROM commits WHERE nonce = $1;
 SELECT proposal_id, nonce, attempt_id, committed_at, expires_at, outcome, ended_at, attempts, question, token_id
 FROM commits WHERE nonce = $1;
 
+-- name: find_asked_proposal
+-- The proposal of this call that was carried out and that the server has answered with this question.
+SELECT
+    proposal_id, server, tool, principal, arguments_hash, arguments, rule, policy_version, approval, state, nonce,
+    created_at, expires_at, token_seconds, composite_score, signals, absent, reason, call_id, operator,
+    operator_reason, operator_at, people, approvals, own, how, parts, standing_id
+FROM proposals
+WHERE call_key = $1 AND nonce IN (SELECT nonce FROM commits WHERE question = $2 AND outcome = 'input_required')
+ORDER BY created_at DESC LIMIT 1;
+
 -- name: resume_commit
 UPDATE commits SET outcome = NULL, ended_at = NULL, question = NULL, attempt_id = $2, attempts = attempts + 1
 WHERE nonce = $1 AND outcome = 'input_required' AND question = $3

@@ -9,6 +9,8 @@ ALTER TABLE proposals ADD COLUMN parts TEXT NOT NULL DEFAULT '{}';
 ALTER TABLE proposals ADD COLUMN standing_id TEXT;
 UPDATE proposals SET approvals = 1 WHERE operator IS NOT NULL AND state IN ('approved', 'committed');
 
+CREATE INDEX proposals_by_call ON proposals (call_key);
+
 CREATE TABLE approvals (
     proposal_id TEXT NOT NULL REFERENCES proposals (proposal_id) ON DELETE CASCADE,
     operator    TEXT NOT NULL,

@@ -77,6 +77,7 @@ up*)
     said=$(mktemp)
     until_ready "$said" "$@" --port {ports[0]} --resolver-port {ports[1]} >"$said"
     ;;
+"notify test"*) {command} "$@" || [ $? = 1 ] ;;  # nobody takes what the page's targets are sent
 "audit tail"*--follow* | "audit tail"*-f*) timeout --signal=INT 1 {command} "$@" || [ $? = 124 ] ;;
 --install-completion) exec env PYTHONPATH={repository} {python} -m proxy.cli "$@" ;;  # asks its parent for its shell
 "audit prune"*) echo y | real "$@" ;;
@@ -201,6 +202,7 @@ class World:
         (folder / "prompts").mkdir()
         (folder / "prompts" / "payments.txt").write_text("Pay the invoices.\n")
         (folder / "agent.py").write_text("")
+        (folder / "notify.yaml").write_text("pager: {kind: webhook, url: 'http://127.0.0.1:1/'}\n")
         (folder / ".vscode").mkdir()
         servers = {"files": {"command": "npx", "args": ["-y", "some-server"]}}
         (folder / ".vscode" / "mcp.json").write_text(json.dumps({"servers": servers}))

@@ -44,6 +44,7 @@ class World:
     fail: Exception | None = None
     sampler: Any = None
     database_url: str | None = None
+    console_url: str | None = None
     next_id: int = 0
 
     def __post_init__(self) -> None:
@@ -56,6 +57,7 @@ class World:
             catalog=self.catalog,
             clock=lambda: self.now,
             sampler=self.sampler,
+            console_url=self.console_url,
         )
         self.gate = Gate(
             policy=lambda: self.policy,

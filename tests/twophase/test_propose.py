@@ -50,7 +50,7 @@ def made(score: Score = GOOD, **terms: Any) -> Proposal:
 
 
 def answer(proposal: Proposal, now: float = 1000.0) -> Any:
-    result = answer_proposal(proposal, ARGUMENTS, "transfer_commit", RING, "t", now)
+    result = answer_proposal(proposal, ARGUMENTS, "transfer_commit", RING, now)
     assert json.loads(result["content"][0]["text"]) == result["structuredContent"]
     return result["structuredContent"]
 
