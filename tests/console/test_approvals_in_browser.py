@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ rules:
   - {id: pay, action: two_phase, approval: human, tools: [transfer_funds]}
   - {id: pay-big, action: two_phase, approval: human, approvals: 2, tools: [transfer_all]}
   - {id: pay-soon, action: two_phase, approval: human, approval_seconds: 5, tools: [transfer_soon]}
+  - {id: pay-held, action: two_phase, approval: {how: hold}, tools: [transfer_held]}
   - {id: pay-own, action: two_phase, approval: human, own: refuse, tools: [transfer_own]}
 """
 
@@ -112,6 +115,19 @@ def test_a_proposal_expires_under_the_eyes_of_the_reader(browser: Browser, world
         tab.page.goto(f"{world.interlock.console_url}/approvals/{proposed['proposal_id']}")
         expect(tab.page.locator("#state")).to_have_text("expired")
         expect(tab.page.locator("#approve:enabled")).to_have_count(0)
+
+
+def test_a_held_call_runs_when_a_person_approves_it(browser: Browser, world: World) -> None:
+    with open_tab(browser) as tab, ThreadPoolExecutor(1) as agent:
+        tab.log_in(world.interlock)
+        tab.page.goto(f"{world.interlock.console_url}/approvals")
+        held = agent.submit(world.call, "transfer_held", {"amount": 3, "to": "dave"})
+        tab.page.locator("#waiting a.tool", has_text="transfer_held").first.click()
+        tab.page.wait_for_url("**/approvals/*")
+        tab.page.click("#approve")
+        expect(tab.page.locator("#state")).to_have_text(re.compile("approved|committed"))
+        assert "mcp-interlock/denial" not in held.result(PATIENCE).get("_meta", {})
+    assert ran(world, "transfer_held") == 1
 
 
 def test_two_people_decide_and_one_alone_does_not(browser: Browser, world: World, bob: Path) -> None:

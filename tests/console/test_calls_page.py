@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
 from proxy.console import calls_page, live_feed
 from proxy.errors import StoreUnavailableError
 from tests.support.audit_fixture import TRAIL, World, event
-from tests.support.console_fixture import Desk
+from tests.support.console_fixture import Desk, open_desk
 
 
 @pytest.fixture
@@ -106,3 +107,22 @@ async def test_the_stream_ends_when_its_operator_is_revoked(desk: Desk, monkeypa
             desk.tokens.revoke("ann")
     assert said.startswith(b"retry: 2000\n\n")
     assert said.endswith(b"event: ended\ndata: null\n\n")
+
+
+async def test_postgres_answers_the_same(database_url: str, tmp_path: Path) -> None:
+    async with open_desk(tmp_path, database_url=database_url) as desk:
+        world = World(desk.console.trail.state_dir, database_url)
+        world.record(*TRAIL)
+        world.ship()
+        world.record(event(9, arguments={"q": 'say "hi" 100%'}))
+        await desk.log_in()
+        for query, found in (
+            ("", ["call-0009", "call-0004", "call-0003", "call-0001"]),
+            ("text=HOSTS", ["call-0001"]),
+            ("text=%22hi%22", ["call-0009"]),
+            ("text=%25", ["call-0009"]),
+            ("tool=*file&decision=allow", ["call-0009", "call-0001"]),
+        ):
+            answer = await desk.http.get(f"/calls?{query}")
+            assert [one for one in listed(answer.text) if one] == found, query
+        assert "Answered" in (await desk.http.get("/calls/call-0001")).text

@@ -7,6 +7,7 @@ import http.client
 import json
 import os
 import signal
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -88,3 +89,15 @@ def test_the_trail_of_the_console_is_chained_like_any_other(world: World) -> Non
     summary = json.loads(verified.stdout.splitlines()[-1])
     assert verified.returncode in (0, 3), verified.stdout
     assert not [line for line in verified.stdout.splitlines() if "altered" in line or "missing" in line], summary
+
+
+def test_the_proxy_stops_cleanly_while_pages_are_open(tmp_path: Path) -> None:
+    with start_world(tmp_path) as world, Browser(world) as browser:
+        browser.log_in(token(world))
+        address = world.interlock.console_url.removeprefix("http://")
+        host, port = address.split(":")
+        with socket.create_connection((host, int(port)), PATIENCE) as stream:
+            cookie = browser.headers["Cookie"]
+            stream.sendall(f"GET /stream?calls=1 HTTP/1.1\r\nHost: {address}\r\nCookie: {cookie}\r\n\r\n".encode())
+            assert b"text/event-stream" in stream.recv(4096)
+            world.interlock.stop()
