@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from proxy.admin_api.auth import ListenerName
 from proxy.audit.live_tail import LiveTail
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("interlock.console")
 
 MAX_CONNECTIONS: Final = 512
+CONNECTION_SECONDS: Final = 30.0
 STOP_SECONDS: Final = 1
 
 
@@ -47,6 +49,23 @@ class _Server(uvicorn.Server):
     # uvicorn would raise the signal again after it has stopped, and the process would not end well.
     def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
         return contextlib.nullcontext()
+
+
+class _Bounded(H11Protocol):
+    # Without it, a client that begins a request and never ends it holds its place for good, and 512 of them all places.
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._check = self.loop.call_later(CONNECTION_SECONDS, self._close_if_waiting)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._check.cancel()
+        super().connection_lost(exc)
+
+    def _close_if_waiting(self) -> None:
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.close()
+        else:  # an answer is under way, which of a stream is for as long as its page is open
+            self._check = self.loop.call_later(CONNECTION_SECONDS, self._close_if_waiting)
 
 
 async def serve(settings: Settings, listener: socket.socket, policy: LivePolicy) -> None:
@@ -111,7 +130,7 @@ def build(
 def _config(app: ConsoleApp) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http="h11",
+        http=_Bounded,
         ws="none",
         lifespan="off",
         log_config=None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import http.client
 import json
@@ -14,7 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from proxy.console import server
 from proxy.identity.token_file import read_token
+from tests.support.console_fixture import Desk
 from tests.support.console_world import World, start_world
 from tests.support.timeouts import PATIENCE
 
@@ -101,3 +104,29 @@ def test_the_proxy_stops_cleanly_while_pages_are_open(tmp_path: Path) -> None:
             stream.sendall(f"GET /stream?calls=1 HTTP/1.1\r\nHost: {address}\r\nCookie: {cookie}\r\n\r\n".encode())
             assert b"text/event-stream" in stream.recv(4096)
             world.interlock.stop()
+
+
+async def test_a_request_that_is_never_finished_is_closed_and_a_stream_is_not(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "CONNECTION_SECONDS", 0.05)
+    await desk.log_in()
+    name, value = next(iter(desk.http.cookies.items()))
+    serving = server._Server(server._config(desk.app))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        task = asyncio.create_task(serving.serve([listener]))
+        address = listener.getsockname()
+        async with asyncio.timeout(PATIENCE):
+            slow, slow_writer = await asyncio.open_connection(*address)
+            slow_writer.write(b"GET /login HTTP/1.1\r\nHost: 127.0.0.1:8090\r\n")
+            stream, stream_writer = await asyncio.open_connection(*address)
+            head = f"GET /stream HTTP/1.1\r\nHost: 127.0.0.1:8090\r\nCookie: {name}={value}\r\n\r\n"
+            stream_writer.write(head.encode())
+            await stream.readuntil(b"retry: 2000")
+            assert await slow.read() == b""
+            # By then the stream has outlived the bound several times.
+            await stream.readuntil(b"still here")
+        stream_writer.close()
+        slow_writer.close()
+        serving.should_exit = True
+        await task
