@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.responses import Response, StreamingResponse
@@ -21,11 +22,20 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.routing import Route
 
-    from proxy.audit.event import CallRecord
+    from proxy.audit.event import CallRecord, Cursor, Filter
+    from proxy.audit.reader import AuditReader
     from proxy.console.context import Console
     from proxy.console.sessions import Session
 
 PAGE_ROWS: Final = 50
+SEARCH_SECONDS: Final = 2.0
+BACK: Final = (
+    (3600, "an hour"),
+    (86_400, "a day"),
+    (604_800, "a week"),
+    (2_592_000, "30 days"),
+    (1e9, "as far as it goes"),
+)
 KEEP_ALIVE_SECONDS: Final = 2.0  # also how long an open page outlives its operator
 
 
@@ -50,7 +60,7 @@ class CallsPage:
             "names": [name for name in NAMES if name != "decision"],
             "decisions": DECISIONS,
             "spans": SPANS,
-            "live": wanted.before is None and not problem,
+            "live": wanted.before is None,
             "older": older,
             "newest": wanted.address(),
             "problem": problem,
@@ -58,13 +68,15 @@ class CallsPage:
         return self._console.renderer.page(request, "calls.html", values)
 
     async def _find(self, wanted: CallFilter) -> tuple[Sequence[CallRecord], str]:
-        """Return a page of calls and one more, or why there are none."""
+        """Return a page of calls and one more, and what hindered the search."""
         try:
             async with self._console.trail.open() as reader:
-                return await reader.calls(wanted.query(time.time()), PAGE_ROWS + 1, wanted.before), ""
+                where = wanted.query(time.time())
+                if wanted.text and where.since is None:
+                    return await _search_back(reader, where, wanted.before)
+                return await reader.calls(where, PAGE_ROWS + 1, wanted.before), ""
         except StoreUnavailableError as error:
-            hint = " Choose a shorter time, or fewer words." if wanted.text else ""
-            return (), f"The store did not answer in time: {error}.{hint}"
+            return (), f"The store did not answer in time: {error}. Choose a shorter time, or fewer conditions."
         except AuditUnavailableError as error:
             return (), f"A local log cannot be read: {error}."
 
@@ -89,3 +101,27 @@ class CallsPage:
                     break
                 yield data
         yield encoded([("ended", None)])
+
+
+async def _search_back(reader: AuditReader, where: Filter, before: Cursor | None) -> tuple[Sequence[CallRecord], str]:
+    """Search for a text further and further back, until a page is full or the time is up; say how far it came.
+
+    No index knows of texts: over millions of calls, one that is rare would be searched for until the store gives up.
+    """
+    top, started = before.time if before is not None else time.time(), time.monotonic()
+    found: Sequence[CallRecord] = ()
+    reached = ""
+    for span, name in BACK:
+        try:
+            found = await reader.calls(replace(where, since=top - span), PAGE_ROWS + 1, before)
+        except StoreUnavailableError:
+            break
+        reached = name
+        if len(found) > PAGE_ROWS:
+            return found, ""
+        if time.monotonic() - started > SEARCH_SECONDS:
+            break
+    else:
+        return found, ""
+    came = f"Searched {reached} back only." if reached else "The search took too long."
+    return found, f"{came} Add a name or a decision, or choose a time, to search further."

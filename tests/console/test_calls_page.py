@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -87,10 +88,27 @@ async def test_a_store_that_does_not_answer_is_told_on_the_page(desk: Desk, monk
 
     monkeypatch.setattr("proxy.audit.reader.AuditReader.calls", fail)
     await desk.log_in()
-    answer = await desk.http.get("/calls?text=x")
+    answer = await desk.http.get("/calls?tool=x*")
     assert answer.status_code == 200
     assert "no answer in 10 s" in answer.text
     assert "Choose a shorter time" in answer.text
+    # Of a text, whatever was found before the store gave up.
+    assert "The search took too long." in (await desk.http.get("/calls?text=x")).text
+
+
+async def test_a_text_is_searched_for_further_and_further_back_while_there_is_time(
+    desk: Desk, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.time()
+    world.record(event(1, time=now - 40 * 86_400), event(2, time=now - 7200), event(3, time=now - 60))
+    await desk.log_in()
+    text = (await desk.http.get("/calls?text=read")).text
+    assert [one for one in listed(text) if one] == ["call-0003", "call-0002", "call-0001"]
+    assert "back only" not in text
+    monkeypatch.setattr(calls_page, "SEARCH_SECONDS", -1.0)
+    text = (await desk.http.get("/calls?text=read")).text
+    assert [one for one in listed(text) if one] == ["call-0003"]
+    assert "Searched an hour back only" in text
 
 
 async def test_the_stream_ends_when_its_operator_is_revoked(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
