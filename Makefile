@@ -19,7 +19,7 @@ help: ## list the targets
 
 .PHONY: run
 run: $(VENV)/.run ## start the proxy on the embedded default; ARGS='--listen 127.0.0.1:9000' passes flags on
-	@exec $(BIN)/interlock up $(ARGS)
+	@exec $(BIN)/interlock up --console-link always $(ARGS)
 
 .PHONY: setup
 setup: $(VENV)/.run ## only install what `make run` needs
@@ -41,7 +41,7 @@ test-fast: $(VENV)/.dev system-packages $(NODE) ## the tests that start no proxy
 	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile $(addprefix --ignore=tests/,$(SLOW)) $(ARGS)
 
 # These start proxies, other processes, Postgres, traced servers, namespaces or containers for most of their tests.
-SLOW := acceptance admin_api bypass commands confine daemon faults probe runtime sandbox soak stdio store support \
+SLOW := acceptance admin_api bypass commands confine console/test_in_browser.py console/test_server.py daemon faults probe runtime sandbox soak stdio store support \
 	audit/test_event_store_postgres.py core/test_json_codec_reading.py redact/test_reloader.py trace/test_live.py \
 	trace/test_live_trace.py wire/test_body_work.py test_bench.py test_cli.py test_container.py \
 	test_conformance_script.py test_deploy.py test_docs.py test_entrypoint.py test_examples.py test_shell_blocks.py \
@@ -108,8 +108,12 @@ bench-parts: $(VENV)/.dev ## what single parts cost: policy, redaction, delays, 
 	@for part in policy redact delay two_phase audit events trace; do echo "== $$part"; $(BIN)/python -m bench.$$part $(ARGS) || exit 1; done
 
 .PHONY: demo
-demo: $(VENV)/.dev system-packages ## a tour in under a minute: allowed, denied, redacted, two-phase, watched, recorded
+demo: $(VENV)/.dev system-packages ## a tour in under a minute: allowed, denied, redacted, two-phase, watched, looked at, recorded
 	@$(BIN)/python examples/demo/run.py $(ARGS)
+
+.PHONY: tour
+tour: $(VENV)/.dev system-packages ## the demo, and then the console stays open with an agent at work behind it
+	@$(BIN)/python examples/demo/run.py --console
 
 .PHONY: demo-picture
 demo-picture: $(VENV)/.dev system-packages ## run the tour and draw docs/demo.svg
@@ -126,6 +130,10 @@ docs: $(VENV)/.dev ## build the documentation as a site into site/, without the 
 .PHONY: pictures
 pictures: $(VENV)/.dev ## draw the pictures of docs/pictures
 	$(BIN)/python scripts/pictures.py
+
+.PHONY: screenshots
+screenshots: $(VENV)/.dev system-packages ## take the pictures of the console into docs/pictures
+	$(BIN)/python scripts/screenshots.py
 
 .PHONY: wheel
 wheel: $(VENV)/.dev ## build the wheel into dist/

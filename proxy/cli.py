@@ -42,6 +42,7 @@ class Commands(LazyGroup):
         CommandEntry("policy", "Check, test, explain and replay policies.", POLICY),
         CommandEntry("pins", "List and approve the pinned tools of MCP servers.", POLICY),
         CommandEntry("audit", "Find, summarise, export and verify recorded calls.", AUDIT),
+        CommandEntry("console", "Open the web console, logged in by a one-time link.", OPERATORS),
         CommandEntry("proposals", "List, approve and reject what agents propose.", OPERATORS),
         CommandEntry("baselines", "Set the prompts that tools are expected to be called under.", OPERATORS),
         CommandEntry("operators", "Add, list, change and revoke operators.", OPERATORS),

@@ -150,8 +150,14 @@ class Settings(BaseModel):
     health_listen: Annotated[str, AfterValidator(lambda text: text if text == "off" else _listen(text))] = Field(
         "127.0.0.1:8081", description="Address of /healthz, /readyz and /metrics, or off."
     )
+    console_listen: Annotated[str, AfterValidator(lambda text: text if text == "off" else _listen(text))] = Field(
+        "127.0.0.1:8090", description="Address of the web console, or off."
+    )
     console_url: Annotated[str, AfterValidator(_console_url)] | None = Field(
         None, description="URL of the console for operators, where a TLS server in front of it has another."
+    )
+    console_link: Literal["auto", "always", "never"] = Field(
+        "auto", description="Whether the start prints a one-time link to the console; auto: on a terminal."
     )
     hold_timeout: Seconds = Field(
         50, description="Seconds that a call waits for people to approve it, where its rule says how: hold."
@@ -213,6 +219,15 @@ class Settings(BaseModel):
     @property
     def health_address(self) -> tuple[str, int] | None:
         return None if self.health_listen == "off" else split_address(self.health_listen)
+
+    @property
+    def console_address(self) -> tuple[str, int] | None:
+        return None if self.console_listen == "off" else split_address(self.console_listen)
+
+    @property
+    def console_is_secure(self) -> bool:
+        """Whether operators reach the console by TLS."""
+        return self.console_url is not None and self.console_url.startswith("https:")
 
     @property
     def postgres(self) -> str | None:

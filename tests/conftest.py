@@ -20,6 +20,7 @@ TESTS = Path(__file__).resolve().parent
 LONGEST = (
     "bypass/test_bypass.py",
     "acceptance/test_python_sdk.py",
+    "console/test_in_browser.py",
     "daemon/test_pins.py",
     "probe/test_probe.py",
     "stdio/test_runner.py",

@@ -91,6 +91,10 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "proxy.confine": ("proxy.sandbox", "proxy.egress.dns", *CORE),
     "proxy.notify": CORE,
     "proxy.admin_api": ("proxy.twophase", "proxy.identity", *CORE),
+    "proxy.console": (
+        *("proxy.admin_api", "proxy.audit", "proxy.config", "proxy.identity", "proxy.policy", "proxy.redact"),
+        *("proxy.store", "proxy.system", "proxy.twophase", *CORE),
+    ),
     "proxy.doctor": (
         *(
             "proxy.agent",
@@ -216,8 +220,9 @@ def test_a_pure_package_opens_nothing(module: str) -> None:
         ("mitmproxy", ("addons", "proxy.runtime.worker")),
         ("apsw", ("proxy.store", "proxy.audit")),
         ("asyncpg", ("proxy.store",)),
-        ("starlette", ("proxy.admin_api",)),
-        ("uvicorn", ("proxy.admin_api",)),
+        ("starlette", ("proxy.admin_api", "proxy.console")),
+        ("uvicorn", ("proxy.admin_api", "proxy.console")),
+        ("jinja2", ("proxy.console",)),
         ("typer", ("proxy.cli", "proxy.commands")),
         ("rich", ("proxy.cli", "proxy.commands")),
     ],

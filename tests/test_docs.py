@@ -13,7 +13,7 @@ import pytest
 
 from proxy.config import Settings
 from proxy.core.reasons import REASONS
-from scripts import pictures
+from scripts import pictures, screenshots
 from tests.runtime.test_health_report import World
 from tests.support.command_tree import commands, options
 
@@ -145,6 +145,14 @@ def test_the_site_loads_nothing_from_elsewhere(site: Path) -> None:
     assert {url for page in site.rglob("*.html") for url in loaded.findall(page.read_text())} == set()
     styles = "".join(style.read_text() for style in site.rglob("*.css"))
     assert re.findall(r"url\([\"']?(?:https?:)?//|@import", styles) == []
+
+
+def test_the_pictures_of_the_console_are_small_and_each_is_used() -> None:
+    pages = "".join(page.read_text() for page in PAGES)
+    taken = sorted(pictures.FOLDER.glob("console-*.png"))
+    assert {picture.stem.removeprefix("console-") for picture in taken} == set(screenshots.SHOTS)
+    assert [picture.name for picture in taken if picture.stat().st_size > screenshots.MAX_BYTES] == []
+    assert [picture.name for picture in taken if f"pictures/{picture.name}" not in pages] == []
 
 
 def test_the_pictures_are_current_and_fetch_nothing() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import signal
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,7 @@ from proxy.policy.rule_tests import run_tests
 from proxy.redact import builtin
 from tests.support.harness import REPOSITORY
 from tests.support.system_needs import needs
+from tests.support.timeouts import PATIENCE
 
 EXAMPLES = REPOSITORY / "examples"
 
@@ -35,10 +39,26 @@ def test_the_demo_goes_as_its_picture_in_the_readme_shows(tmp_path: Path) -> Non
     run("make", "-o", ".venv/.dev", "-o", "system-packages", "demo", f"ARGS=--picture {tmp_path / 'demo.svg'}")
     drawn, kept = ((folder / "demo.svg").read_text() for folder in (tmp_path, REPOSITORY / "docs"))
     assert drawn == kept, "the demo changed: `make demo-picture` draws it anew"
-    assert drawn.count("http") == 2, "a picture fetches nothing: its namespace and the demo's server are all it names"
+    # A picture fetches nothing: its namespace, the demo's server and the console are all it names.
+    assert drawn.count("http") == 3
 
 
-@pytest.mark.parametrize(("example", "tests"), [("two_phase", 8), ("demo", 5)])
+@needs("strace")
+def test_the_tour_leaves_the_console_open_until_it_is_interrupted() -> None:
+    command = [sys.executable, str(EXAMPLES / "demo" / "run.py"), "--console"]
+    with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True) as tour:
+        try:
+            assert tour.stdout is not None
+            link = next(found for line in tour.stdout if (found := re.search(r"http://\S+/login#\S+", line)))
+            with urllib.request.urlopen(link[0].partition("#")[0], timeout=PATIENCE) as page:
+                assert b"Interlock console" in page.read()
+        finally:
+            tour.send_signal(signal.SIGINT)
+        tour.stdout.read()
+        assert tour.wait(PATIENCE) == 0
+
+
+@pytest.mark.parametrize(("example", "tests"), [("two_phase", 8), ("demo", 7)])
 def test_an_examples_policy_passes_its_own_tests(example: str, tests: int) -> None:
     (source,) = load_sources(EXAMPLES / example / "policy.yaml", builtin())
     results = run_tests(source.content.rules)

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 import zipfile
 from pathlib import Path
 
@@ -16,6 +17,8 @@ import pytest
 from tests.support.harness import REPOSITORY
 from tests.support.timeouts import PATIENCE
 
+CONSOLE = REPOSITORY / "proxy" / "console"
+WEB = {".html", ".css", ".js", ".svg"}
 UV = Path(sys.executable).with_name("uv")
 
 
@@ -56,8 +59,10 @@ def test_the_wheel_holds_the_packages_the_policies_and_the_sql(wheel: Path):
         "proxy/_data/sql/audit_queries.sql",
         "proxy/_data/sql/postgres/0001_two_phase.sql",
         "proxy/_data/sql/sqlite/0001_two_phase.sql",
+        *(f"proxy/console/{file.relative_to(CONSOLE)}" for file in CONSOLE.rglob("*.*") if file.suffix in WEB),
     ):
         assert expected in names
+    assert "proxy/console/static/console.css" in names
     assert not [name for name in names if name.startswith("tests/")]
 
 
@@ -69,6 +74,7 @@ def test_its_command_tests_the_policy_that_came_with_it(installed: Path, tmp_pat
 def test_its_proxy_starts_and_stops(installed: Path, tmp_path: Path):
     environment = {name: value for name, value in os.environ.items() if not name.startswith("INTERLOCK_")}
     command = [installed / "interlock", "up", "--listen", "127.0.0.1:0", "--state-dir", tmp_path / "state"]
+    command += ["--console-listen", "127.0.0.1:0"]
     with (tmp_path / "out").open("wb") as out:
         process = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=out, stderr=out)
     with process:
@@ -77,7 +83,10 @@ def test_its_proxy_starts_and_stops(installed: Path, tmp_path: Path):
         while not note.exists() and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.05)
         try:
-            assert json.loads(note.read_text())["policy"].endswith("_data/policies/default.yaml")
+            running = json.loads(note.read_text())
+            assert running["policy"].endswith("_data/policies/default.yaml")
+            with urllib.request.urlopen(f"{running['console']}/login", timeout=PATIENCE) as page:
+                assert b"Interlock console" in page.read()
         finally:
             process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE) == 0, (tmp_path / "out").read_text()

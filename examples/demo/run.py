@@ -1,6 +1,7 @@
 """The tour: a call allowed, one denied, one redacted, one in two steps, and a local server under strace.
 
-    make demo
+    make demo    # ends with a link to the console
+    make tour    # the same, and the console stays open, with an agent at work behind it
 
 Everything is real (server and client of the MCP SDK, TLS, `interlock up`, strace) and lives in a temporary folder.
 Exits with 1 if a step did not go as described.
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import os
 import tempfile
@@ -24,7 +26,11 @@ from world import REPOSITORY, World, environment, made_up_token, running
 
 DRAFTS = ["Pay alice 250 for the March invoice.", "Pay alice 250 for the March invoice."]
 PLAN = {"path": "notes/plan.txt"}
+LARGE = {"amount": 5000, "to": "mallory"}
+WORK = (("read_file", PLAN), ("read_file", {"path": "notes/deploy.env"}), ("read_file", {"path": "/etc/shadow"}))
+PAUSE = 2.0
 NEXT = {
+    "make tour": "this tour again; the console stays open",
     "make run": "the proxy, with the default policy",
     "docs/quick-start.md": "send your own calls through it, and write a rule",
     "examples/demo/policy.yaml": "the rules of this tour",
@@ -116,6 +122,30 @@ async def watch_stdio(world: World, screen: Screen) -> None:
     screen.remark("Its description says that it formats a title. It also read a private key.")
 
 
+def show_console(world: World, screen: Screen, *, stays: bool) -> None:
+    """Show the way to the console: every call of this tour, and the proposals that wait for a person."""
+    screen.step("Looked at", "every call as it happens, why it was decided so, and what waits for a person")
+    screen.command("interlock console --print", world.interlock("console", "--print"))
+    if stays:
+        screen.remark("Open it: one transfer waits for you under Approvals. Ctrl-C ends the tour.")
+    else:
+        screen.remark("The link works once, and ends with this demo. `make tour` leaves it open.")
+
+
+async def stay(world: World) -> None:
+    """Be an agent at work: it reads, it is refused, and it asks again for what a person has to approve."""
+    async with Client(streamable_http_client(world.server_url), read_timeout_seconds=30) as client:
+        while True:
+            for tool, arguments in WORK:
+                await client.call_tool(tool, arguments)
+                await asyncio.sleep(PAUSE)
+            asked = LARGE | {"_interlock": {"candidate_outputs": DRAFTS}}
+            answer: dict[str, Any] = (await client.call_tool("transfer_funds_propose", asked)).structured_content or {}
+            if answer.get("status") == "allowed":
+                token = {name: answer[name] for name in ("proposal_id", "commit_token")}
+                await client.call_tool("transfer_funds_commit", LARGE | token)
+
+
 def show_records(world: World, screen: Screen) -> None:
     """Show the recorded calls, and that the trail verifies; the proxy has ended by now."""
     screen.step("Recorded", "every call, before it was forwarded, in a signed chain that reveals changes")
@@ -154,13 +184,22 @@ def main() -> None:
     """Start everything, take the tour, and say where to go next."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--picture", type=Path, help="draw the tour into this SVG file in place of showing it")
-    screen = Screen(parser.parse_args().picture)
+    parser.add_argument("--console", action="store_true", help="leave the console open until Ctrl-C")
+    options = parser.parse_args()
+    screen = Screen(options.picture)
     with tempfile.TemporaryDirectory(prefix="interlock-demo-") as folder:
         with running(Path(folder)) as world:
             screen.begin("Interlock is a proxy between an agent and its MCP servers. Neither needs a change.")
             screen.path(("agent", ""), ("interlock", world.proxy), ("server", world.server_url))
             asyncio.run(follow(world, screen))
             asyncio.run(watch_stdio(world, screen))
+            if options.console:
+                show_console(world, screen, stays=True)
+                # Ctrl-C is how the tour ends.
+                with contextlib.suppress(KeyboardInterrupt):
+                    asyncio.run(stay(world))
+                return
+            show_console(world, screen, stays=False)
         show_records(world, screen)
     screen.next(NEXT)
     screen.finish()

@@ -22,7 +22,8 @@ VARYING = (
     ),
     (re.compile(r"\b0[0-9a-f]{7}-[0-9a-f]{4}\b"), "0198c0de-7d31"),
     (re.compile(r"\b\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\b"), "2026-01-31 18:00:00"),
-    (re.compile(r"(?<=127\.0\.0\.1:)\d{5}\b"), "18080"),
+    (re.compile(r"(?<=127\.0\.0\.1:)\d{5}/login#ill_[\w-]{43}"), f"18090/login#ill_{'x' * 43}"),
+    (re.compile(r"(?<=127\.0\.0\.1:)(?!18090/)\d{5}\b"), "18080"),
     (re.compile(r"(?<=localhost:)\d{5}\b"), "18443"),
     (re.compile(r"(?<=github-token:)[0-9a-f]{4}(?=\])"), "3f9a"),
     # How often a server is looked at, and so how many events there are, depends on how busy the machine is.

@@ -89,6 +89,8 @@ def running(folder: Path) -> Iterator[World]:
         str(ca),
         "--state-dir",
         str(world.state),
+        "--console-listen",
+        _free_address(18090),
     ]
     with (
         _process([sys.executable, str(HERE / "office.py"), *serve], folder / "work") as server,

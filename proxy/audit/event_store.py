@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import json
+import re
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from proxy.store.database import Database, Row, Transaction
     from proxy.store.queries import Queries
 
+_LIKE = re.compile(r"[\\%_]")
+_ESCAPED = r"\\\g<0>"
 _CALL = tuple(field.name for field in fields(CallRecord))
 
 type Read = tuple[LogEntry, Any]  # an entry, and what `_read` returns for it; None where the database reads the text
@@ -59,6 +62,7 @@ class Events(abc.ABC):
 
     sql: Queries  # the statements of this kind of database
     reads_columns = False  # whether the database itself reads columns from texts, and refuses a batch if it cannot
+    unindexed = ""  # what in front of a column keeps an index of it from being used
     parallel_batches = 1  # how many batches may be written at once with profit
 
     def __init__(self, database: Database) -> None:
@@ -120,6 +124,18 @@ class Events(abc.ABC):
     async def last(self, number: int) -> Sequence[str]:
         """Return the texts of the last events, newest first."""
         return [row[0] for row in await self.database.fetch(self.sql["last_events"], number)]
+
+    async def of_writer(self, writer: str, after: int, until: int) -> Sequence[str]:
+        """Return the texts of what a writer wrote past one number, up to another."""
+        return [row[0] for row in await self.database.fetch(self.sql["events_of_writer"], writer, after, until)]
+
+    async def newest(self, since: float, without: Sequence[str], limit: int) -> Sequence[str]:
+        """Return the texts of the newest events since a time but those of some writers, newest first."""
+        conditions = Conditions()
+        conditions.clauses.append(f"ts >= {conditions.bind(float(since))}")
+        conditions.clauses.extend(f"writer IS DISTINCT FROM {conditions.bind(writer)}" for writer in without)
+        rows = await self._fetch("newest_events", conditions, limit=conditions.bind(limit))
+        return [row[0] for row in rows]
 
     async def find(self, event_or_call_id: str) -> Sequence[LogEntry]:
         """Return every event of a call, or the one event of that id, by time."""
@@ -185,11 +201,19 @@ class Events(abc.ABC):
                 continue
             wanted = clean(wanted)[:MAX_NAME]
             if "*" in wanted:
-                made.clauses.append(self._like(made, name, wanted))
+                made.clauses.append(self._like(made, f"{self.unindexed}{name}", wanted))
             else:
                 made.clauses.append(f"{name} = {made.bind(wanted)}")
         made.clauses.extend(self._has_argument(made, path, value) for path, value in where.arguments)
+        if where.text is not None:
+            made.clauses.append(self._has_text(made, clean(where.text)[:MAX_NAME]))
         return made
+
+    def _has_text(self, conditions: Conditions, text: str) -> str:
+        # In the arguments, which are JSON, quotes and backslashes are escaped.
+        marks = {"pattern": text, "json_pattern": json.dumps(text, ensure_ascii=False)[1:-1]}
+        bound = {name: conditions.bind(f"%{_LIKE.sub(_ESCAPED, one)}%") for name, one in marks.items()}
+        return self.sql.compose("has_text", **bound)
 
     async def _fetch(self, name: str, conditions: Conditions, **parts: str) -> Sequence[Row]:
         sql = self.sql.compose(name, conditions=str(conditions), **parts)

@@ -102,6 +102,10 @@ class AuditReader:
 
     async def find(self, event_or_call_id: str) -> list[dict[str, Any]]:
         """Return every event of a call, or the one event of that id, in the order in which they happened."""
+        return [event for _, event in await self.find_entries(event_or_call_id)]
+
+    async def find_entries(self, event_or_call_id: str) -> list[tuple[LogEntry, dict[str, Any]]]:
+        """Return the same, each event with its place in its writer's chain."""
         found: dict[str, tuple[LogEntry, dict[str, Any]]] = {}
         for events, _ in reversed(await self._parts(Filter())):
             for entry in await events.find(event_or_call_id):
@@ -109,8 +113,8 @@ class AuditReader:
                 found[event["event_id"]] = entry, event
         if len({entry.writer for entry, _ in found.values()}) == 1:
             # One writer: by number, because its clock may have jumped.
-            return [event for _, event in sorted(found.values(), key=lambda pair: (pair[0].seq or 0, _order(pair[1])))]
-        return _in_order(event for _, event in found.values())
+            return sorted(found.values(), key=lambda pair: (pair[0].seq or 0, _order(pair[1])))
+        return sorted(found.values(), key=lambda pair: _order(pair[1]))
 
     async def ids(self, prefix: str, limit: int = 2) -> list[str]:
         parts = await self._parts(Filter())

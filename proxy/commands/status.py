@@ -79,6 +79,7 @@ def _show(running: RunningProxy) -> None:
         ("certificate", running.ca),
         ("operators", " ".join(filter(None, (running.operator_socket, running.operator_listen)))),
         ("health", f"http://{running.health}/readyz" if running.health else "off"),
+        ("console", running.console or "off"),
         ("workers", _workers(running)),
     ):
         console.print(f"{name:<12} {escape(value)}")

@@ -15,6 +15,7 @@ from proxy.system import gc_tuning, lean_imports, log_setup
 # isort: split
 
 from proxy.agent.env import SHOWN, ProxyEndpoint, proxy_url, through_proxy
+from proxy.commands.console_link import make_link
 from proxy.commands.env import shell_line
 from proxy.commands.options import ConfigFile
 from proxy.config import LISTS, Settings, load_settings
@@ -53,7 +54,11 @@ def up(**flags: Any) -> None:
     lean_imports.import_only_what_is_used()
     from proxy.runtime.supervisor import Supervisor  # noqa: PLC0415  imports mitmproxy, which is slow
 
-    Supervisor(settings).run(_announce)
+    def announce(running: RunningProxy) -> None:
+        _announce(running)
+        _announce_console(running, settings)
+
+    Supervisor(settings).run(announce)
 
 
 # One flag per setting, from the settings themselves, so that none is forgotten. `trace` is about stdio servers, which
@@ -64,6 +69,17 @@ up.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # typer rea
         inspect.Parameter("config", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=ConfigFile),
     ]
 )
+
+
+def _announce_console(running: RunningProxy, settings: Settings) -> None:
+    if running.console is None:
+        return
+    # Not into a file or a journal unless that is wanted: for its ten minutes, whoever reads the link can use it.
+    wanted = {"always": True, "never": False}.get(settings.console_link, sys.stdout.isatty())
+    link = make_link(running, settings.state_dir, None) if wanted else None
+    shown = f"{link} (works once, for 10 minutes)" if link else f"{running.console} (`interlock console` opens it)"
+    sys.stdout.write(f"Console: {shown}\n")
+    sys.stdout.flush()
 
 
 def _announce(running: RunningProxy) -> None:

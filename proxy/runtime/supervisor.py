@@ -22,6 +22,7 @@ from proxy.errors import InterlockError
 from proxy.identity.ca import Authority
 from proxy.metrics.counters import Counters
 from proxy.metrics.http_server import BACKLOG, HealthServer
+from proxy.runtime.console_process import ConsoleProcess
 from proxy.runtime.health_report import HealthReport
 from proxy.runtime.wiring import preload
 from proxy.runtime.worker import Worker, WorkerContext
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from proxy.config import Settings
+    from proxy.system.listen_ports import Address
 
 log = structlog.get_logger("interlock.supervisor")
 
@@ -112,6 +114,8 @@ class Supervisor:
         self._shared_calls = make_shared_calls(settings.state_dir) if settings.workers > 1 else None
         self._health_report = HealthReport(settings, self._counters, self._slots, self._preloaded.policy)
         self._health = self._open_health(settings)
+        self._console = ConsoleProcess(settings, self._preloaded.policy, self._close_inherited)
+        self._closing.callback(self._console.stop)
         self._started = time.time()
 
     def _open_health(self, settings: Settings) -> HealthServer | None:
@@ -141,7 +145,7 @@ class Supervisor:
         gc_tuning.freeze()
         try:
             with self._signals():
-                while self._stopping_since is None or any(slot.worker for slot in self._slots):
+                while self._stopping_since is None or self._console.process or any(slot.worker for slot in self._slots):
                     self._keep_up()
                     self._note(on_ready)
                     self._wait()
@@ -197,6 +201,7 @@ class Supervisor:
         elif self._stopping_since is None:
             self._stopping_since = time.monotonic()
             self._health_report.stopping = True
+            self._console.stop()
             self._signal_all(signal.SIGTERM)
 
     def _signal_all(self, number: signal.Signals) -> None:
@@ -217,7 +222,11 @@ class Supervisor:
             slot.due = time.monotonic() + LONGEST_PAUSE
             return
         slot.restarts += 1
-        slot.worker = fork_worker(slot.number, lambda channel: self._work(slot, channel), self._close_inherited)
+        slot.worker = fork_worker(slot.number, lambda channel: self._work(slot, channel), self._close_in_worker)
+
+    def _close_in_worker(self) -> None:
+        self._close_inherited()
+        self._console.close_in_worker()
 
     def _close_inherited(self) -> None:
         # In a worker: a copy of the lock or the ports would keep them taken after the supervisor has ended.
@@ -225,11 +234,12 @@ class Supervisor:
         self._listening.close()
         if self._health is not None:
             self._health.close()
-        for sock in (self._wakeup, self._waker, *(slot.worker.channel for slot in self._slots if slot.worker)):
+        others = [*(slot.worker for slot in self._slots), self._console.process]
+        for sock in (self._wakeup, self._waker, *(other.channel for other in others if other)):
             sock.close()
-        for slot in self._slots:
-            if slot.worker is not None:
-                os.close(slot.worker.pidfd)
+        for other in others:
+            if other is not None:
+                os.close(other.pidfd)
 
     def _work(self, slot: WorkerSlot, channel: Channel) -> None:
         if len(self._slots) > 1:
@@ -238,7 +248,7 @@ class Supervisor:
             number=slot.number,
             preloaded=self._preloaded,
             addresses=self._listening.addresses,
-            private=[self._health_address] if self._health is not None else [],
+            private=self._private_addresses(),
             listeners=self._listeners,
             channel=channel,
             counters=self._counters.row(slot.number),
@@ -250,6 +260,10 @@ class Supervisor:
 
         event_loop.run(serve())
 
+    def _private_addresses(self) -> list[Address]:
+        health = self._health_address if self._health is not None else None
+        return [address for address in (health, self._console.address) if address is not None]
+
     def _wait(self) -> None:
         """Wait for a signal, a worker or a health connection, at most until something is due."""
         poll, now = select.poll(), time.monotonic()
@@ -260,6 +274,8 @@ class Supervisor:
             poll.register(worker.pidfd, select.POLLIN)
         for number, wanted in self._health.interests() if self._health is not None else ():
             poll.register(number, wanted)
+        for number in self._console.interests():
+            poll.register(number, select.POLLIN)
         waits = [slot.due - now for slot in self._slots if slot.worker is None and self._stopping_since is None]
         for number, _ in poll.poll(1000 * max(0.0, min([TICK_SECONDS, *waits]))):
             self._attend(number, workers)
@@ -268,7 +284,7 @@ class Supervisor:
         if number == self._wakeup.fileno():
             with contextlib.suppress(BlockingIOError):
                 self._wakeup.recv(4096)
-        elif self._health is not None and self._health.attend(number):
+        elif (self._health is not None and self._health.attend(number)) or self._console.attend(number):
             return
         for worker in workers:
             if number == worker.pidfd:
@@ -302,6 +318,7 @@ class Supervisor:
                 slot.worker.send_signal(signal.SIGKILL)
                 slot.worker.reap()
                 slot.worker = None
+        self._console.kill()
 
     def _note(self, on_ready: Callable[[run_file.RunningProxy], None]) -> None:
         """Write the run file if it changed; call `on_ready` once, when all workers serve."""
@@ -335,5 +352,6 @@ class Supervisor:
             operator_socket=str(self._listeners.path),
             operator_listen=next(map(format_address, self._listeners.addresses), None),
             health=format_address(self._health_address) if self._health is not None else None,
+            console=self._console.url,
             workers=tuple(slot.note() for slot in self._slots),
         )

@@ -37,6 +37,7 @@ class RunningProxy:
     operator_socket: str | None = None  # the admin API's unix socket
     operator_listen: str | None = None  # the admin API's TCP address
     health: str | None = None  # the address of health and metrics
+    console: str | None = None  # the URL of the console
     workers: tuple[RunningWorker, ...] = ()
 
 

@@ -15,6 +15,12 @@ SELECT ts, event_id, body, writer, seq, chain FROM events WHERE {conditions} ORD
 -- name: last_events
 SELECT body FROM events ORDER BY ts DESC, event_id DESC LIMIT $1;
 
+-- name: events_of_writer
+SELECT body FROM events WHERE writer = $1 AND seq > $2 AND seq <= $3 ORDER BY seq;
+
+-- name: newest_events
+SELECT body FROM events WHERE {conditions} ORDER BY ts DESC, event_id DESC LIMIT {limit};
+
 -- name: find_events
 SELECT body, writer, seq, chain FROM events WHERE call_id = $1 OR event_id = $1 ORDER BY ts, event_id;
 

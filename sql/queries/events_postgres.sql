@@ -50,3 +50,10 @@ SELECT interlock_make_partitions($1, $2);
 
 -- name: drop_events
 SELECT interlock_drop_events($1, $2, $3);
+
+-- name: has_text
+-- A condition: a text is in one of these, as {pattern}; in the arguments, as {json_pattern}.
+(
+    tool ILIKE {pattern} OR agent ILIKE {pattern} OR server ILIKE {pattern} OR rule ILIKE {pattern}
+    OR reason ILIKE {pattern} OR arguments::text ILIKE {json_pattern}
+)

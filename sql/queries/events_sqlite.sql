@@ -43,3 +43,11 @@ RETURNING rowid;
 -- name: vacuum
 -- Give the room of deleted rows back to the disk.
 PRAGMA incremental_vacuum;
+
+-- name: has_text
+-- A condition: a text is in one of these, as {pattern}; in the arguments, as {json_pattern}.
+(
+    coalesce(tool, '') LIKE {pattern} ESCAPE '\' OR coalesce(agent, '') LIKE {pattern} ESCAPE '\'
+    OR coalesce(server, '') LIKE {pattern} ESCAPE '\' OR coalesce(rule, '') LIKE {pattern} ESCAPE '\'
+    OR coalesce(reason, '') LIKE {pattern} ESCAPE '\' OR coalesce(arguments, '') LIKE {json_pattern} ESCAPE '\'
+)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from proxy.commands.up import _announce, up
+from proxy.commands.up import _announce, _announce_console, up
 from proxy.config import Settings
+from proxy.identity.token_file import OperatorTokens
 from proxy.system.run_file import RunningProxy
 from tests.commands.conftest import Run, complaint
 
@@ -84,3 +87,17 @@ def test_other_modes_need_no_exports(capsys: pytest.CaptureFixture[str]) -> None
     out = capsys.readouterr().out
     assert "reverse:https://x" in out
     assert "export" not in out
+
+
+@pytest.mark.parametrize(("link", "shown"), [("always", True), ("never", False), ("auto", False)])
+def test_a_link_to_the_console_is_printed_where_it_is_wanted(
+    link: Any, shown: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    OperatorTokens(tmp_path).ensure()
+    running = replace(RUNNING, console="http://127.0.0.1:8090")
+    _announce_console(running, Settings(state_dir=tmp_path, console_link=link))
+    out = capsys.readouterr().out
+    assert out.startswith("Console: http://127.0.0.1:8090")
+    assert ("/login#ill_" in out) is shown
+    _announce_console(RUNNING, Settings(state_dir=tmp_path, console_link=link))
+    assert capsys.readouterr().out == ""

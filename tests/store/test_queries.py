@@ -29,10 +29,13 @@ PARTS = {
     "rows": "({})",
     "writer": "'w'",
     "seq": "1",
+    "pattern": "'%x%'",
+    "json_pattern": "'%x%'",
 }
 FRAGMENTS = {
     "event_is_not_past": "SELECT 1 FROM events WHERE {}",
     "call_is_not_past": "SELECT 1 FROM tool_calls WHERE {}",
+    "has_text": "SELECT 1 FROM tool_calls WHERE {}",
 }
 ROW_VALUES = {"events_sqlite": 35, "log": 3}
 

@@ -270,6 +270,10 @@ class Interlock:
     def health_url(self) -> str:
         return f"http://{self.run['health']}"
 
+    @property
+    def console_url(self) -> str:
+        return str(self.run["console"])
+
     def cli(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run another interlock command on the same state directory."""
         return interlock_cli(*arguments, "--state-dir", str(self.state_dir))
@@ -386,6 +390,8 @@ def start_interlock(
         argv += ["--workers", os.environ.get(WORKERS, "1")]
     if "--health-listen" not in flags:
         argv += ["--health-listen", "127.0.0.1:0"]
+    if "--console-listen" not in flags:
+        argv += ["--console-listen", "127.0.0.1:0"]
     if upstream_ca:
         argv += ["--upstream-ca", str(upstream_ca)]
     if settings is not None:

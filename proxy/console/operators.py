@@ -1,0 +1,28 @@
+"""What the console knows of operators: whose token it is, whether they are still there, and what they may do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from proxy.core.approvals import Operator
+    from proxy.identity.token_file import OperatorTokens
+
+
+class Operators:
+    """The operators of a state folder. Every method raises ConfigError or OSError where their file cannot be read."""
+
+    def __init__(self, tokens: OperatorTokens) -> None:
+        self._tokens = tokens
+
+    def holder(self, token: str) -> str | None:
+        return self._tokens.holder(token)
+
+    def stamp(self, name: str) -> str | None:
+        """Return what changes when an operator is revoked and added again; None where there is no such operator."""
+        added = self._tokens.names().get(name)
+        return None if added is None else repr(added)
+
+    def named(self, name: str) -> Operator | None:
+        """Return an operator as the file has it now: a role that is taken away is gone from the next request on."""
+        return self._tokens.named(name)

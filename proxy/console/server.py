@@ -1,0 +1,143 @@
+"""Runs the console in a process of its own, on a socket that the supervisor opened. Imported in that process alone."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import time
+from typing import TYPE_CHECKING, Final
+
+import structlog
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from proxy.admin_api.auth import ListenerName
+from proxy.audit.live_tail import LiveTail
+from proxy.audit.local_log_files import RunLog
+from proxy.audit.pipeline import AuditPipeline
+from proxy.console.app import ConsoleApp
+from proxy.console.context import Console
+from proxy.console.links import OneTimeLinks
+from proxy.console.live_feed import LiveFeed
+from proxy.console.operators import Operators
+from proxy.console.pending import pending_proposals
+from proxy.console.render import Assets, Renderer
+from proxy.console.security import Site
+from proxy.console.sessions import Sessions
+from proxy.console.trail import Trail
+from proxy.identity.token_file import OperatorTokens
+from proxy.store.open_store import open_store
+from proxy.twophase.review import ProposalReview
+
+if TYPE_CHECKING:
+    import socket
+    from contextlib import AbstractContextManager
+
+    from proxy.config import Settings
+    from proxy.core.interfaces import EventSink
+    from proxy.policy.reloader import LivePolicy
+
+log = structlog.get_logger("interlock.console")
+
+MAX_CONNECTIONS: Final = 512
+CONNECTION_SECONDS: Final = 30.0
+STOP_SECONDS: Final = 1
+
+
+class _Server(uvicorn.Server):
+    # uvicorn would raise the signal again after it has stopped, and the process would not end well.
+    def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
+        return contextlib.nullcontext()
+
+
+class _Bounded(H11Protocol):
+    # Without it, a client that begins a request and never ends it holds its place for good, and 512 of them all places.
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._check = self.loop.call_later(CONNECTION_SECONDS, self._close_if_waiting)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._check.cancel()
+        super().connection_lost(exc)
+
+    def _close_if_waiting(self) -> None:
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.close()
+        else:  # an answer is under way, which of a stream is for as long as its page is open
+            self._check = self.loop.call_later(CONNECTION_SECONDS, self._close_if_waiting)
+
+
+async def serve(settings: Settings, listener: socket.socket, policy: LivePolicy) -> None:
+    """Serve the console on `listener` until SIGTERM or SIGINT."""
+    audit = AuditPipeline(settings, RunLog(settings.state_dir, max_bytes=settings.audit_log_limit), adopts_all=False)
+    try:
+        await _serve(settings, listener, policy, audit.sink)
+    finally:
+        await asyncio.to_thread(audit.close)
+
+
+async def _serve(settings: Settings, listener: socket.socket, policy: LivePolicy, sink: EventSink) -> None:
+    async with contextlib.AsyncExitStack() as closing:
+        console, assets = build(settings, listener.getsockname()[1], policy, sink, closing)
+        server = _Server(_config(ConsoleApp(console, assets)))
+        loop = asyncio.get_running_loop()
+
+        def stop() -> None:
+            server.should_exit = True
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop)
+        watching = asyncio.create_task(policy.watch())
+        try:
+            await server.serve([listener])
+        finally:
+            watching.cancel()
+
+
+def build(
+    settings: Settings, port: int, policy: LivePolicy, sink: EventSink, closing: contextlib.AsyncExitStack
+) -> tuple[Console, Assets]:
+    """Return what the pages share; `closing` closes it."""
+    assert settings.console_address is not None
+    trail = Trail(settings.postgres, settings.state_dir)
+    store = open_store(settings.postgres, settings.state_dir)
+    closing.push_async_callback(trail.close)
+    closing.push_async_callback(store.close)
+    review = ProposalReview(store, sink, time.time)
+    operators = Operators(OperatorTokens(settings.state_dir))
+    assets = Assets()
+    feed = LiveFeed(
+        lambda: LiveTail(settings.state_dir, trail.store, shared=trail.shared), lambda: pending_proposals(review)
+    )
+    closing.push_async_callback(feed.close)
+    console = Console(
+        site=Site(ListenerName(settings.console_address[0], port), settings.console_url),
+        operators=operators,
+        sessions=Sessions(operators),
+        links=OneTimeLinks(settings.state_dir),
+        trail=trail,
+        feed=feed,
+        renderer=Renderer(assets),
+        review=review,
+        policy=policy,
+        policy_path=settings.policy,
+        sink=sink,
+    )
+    return console, assets
+
+
+def _config(app: ConsoleApp) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http=_Bounded,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=MAX_CONNECTIONS,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=STOP_SECONDS,
+    )
