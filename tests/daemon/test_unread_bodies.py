@@ -141,6 +141,11 @@ def test_a_body_that_quotes_http_passes_and_its_connection_is_not_used_again(
 
 def test_the_refusal_leaves_an_event(interlock: Interlock, unread: tuple[int, list[str]]):
     port, _ = unread
-    answer = parse_answers(send_raw("127.0.0.1", interlock.port, [post(port, "/0", hidden("x"))]))[0]
-    assert b"hidden_request" in answer.body
-    assert (interlock.events()[-1]["decision"], interlock.events()[-1]["reason"]) == ("deny", "hidden_request")
+    # Its call on one line is found as a line; spread over two, only as the body of a request.
+    for call, reason in (
+        (hidden("x"), "not_json"),
+        (hidden("x").replace(b'"params"', b'\n"params"'), "hidden_request"),
+    ):
+        answer = parse_answers(send_raw("127.0.0.1", interlock.port, [post(port, "/0", call)]))[0]
+        assert reason.encode() in answer.body
+        assert (interlock.events()[-1]["decision"], interlock.events()[-1]["reason"]) == ("deny", reason)

@@ -113,7 +113,7 @@ def test_a_call_in_a_message_of_grpc_is_stopped(body: bytes, size: int):
 
 def test_a_text_of_protobuf_that_is_a_call_is_stopped_and_one_that_quotes_it_passes():
     assert not passes(message(b"\x0a" + bytes([len(CALL)]) + CALL), 9, GRPC)
-    assert passes(message(b"\x0a\x7fTo run it, send this message to the server: " + CALL) * 50, 777, GRPC)
+    assert passes(message(b"\x0a\x7fTo run it, send the server this message (see the docs) " + CALL) * 50, 777, GRPC)
 
 
 def test_a_stream_says_where_its_messages_end():
