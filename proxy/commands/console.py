@@ -34,7 +34,10 @@ def console(
     state_dir: StateDir = None,
     config: ConfigFile = None,
 ) -> None:
-    """Open the web console of the running proxy. The link works once, for ten minutes."""
+    """Open the web console of the running proxy, logged in by a one-time link.
+
+    The link works once, for ten minutes.
+    """
     folder = state_folder(state_dir, config)
     running = run_file.read(folder)
     if running is None:

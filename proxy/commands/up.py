@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -78,8 +79,7 @@ def _announce_console(running: RunningProxy, settings: Settings) -> None:
     wanted = {"always": True, "never": False}.get(settings.console_link, sys.stdout.isatty())
     link = make_link(running, settings.state_dir, None) if wanted else None
     shown = f"{link} (works once, for 10 minutes)" if link else f"{running.console} (`interlock console` opens it)"
-    sys.stdout.write(f"Console: {shown}\n")
-    sys.stdout.flush()
+    _print(f"Console: {shown}")
 
 
 def _announce(running: RunningProxy) -> None:
@@ -94,5 +94,13 @@ def _announce(running: RunningProxy) -> None:
         ]
     else:
         lines = [f"interlock is listening on {running.listen} ({running.mode}, policy {running.policy})."]
-    sys.stdout.write("\n".join(lines) + "\n")
-    sys.stdout.flush()
+    _print("\n".join(lines))
+
+
+def _print(text: str) -> None:
+    try:
+        sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
+    except OSError:
+        # Whoever read it is gone, and a proxy need not end for that. Python would try again at exit, and complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

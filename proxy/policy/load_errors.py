@@ -155,7 +155,9 @@ _MODELS: Final = (
 def _did_you_mean(name: str) -> str:
     fields = (f.alias or key for model in (*_MODELS, Detector, Suppression) for key, f in model.model_fields.items())
     names = (*dict.fromkeys(fields), "all", "any", "not")
-    others = [other for other in names if other != name]
+    # A name that exists is a slip only where it is nearly one of the file or of every rule, as `tool` is of `tools`.
+    common = (*PolicyFile.model_fields, *DenyRule.model_fields)
+    others = [other for other in (common if name in names else names) if other != name]
     close = difflib.get_close_matches(name.lower(), others, n=1, cutoff=0.85 if name in names else 0.6)
     if close:
         return f"; did you mean {close[0]!r}?"
