@@ -16,7 +16,8 @@ from proxy.console.approvals_page import ApprovalsPage
 from proxy.console.call_page import CallPage
 from proxy.console.calls_page import CallsPage
 from proxy.console.context import Me
-from proxy.console.login_page import HOME, LoginPage, see_other
+from proxy.console.login_page import LoginPage, see_other
+from proxy.console.overview_page import OverviewPage
 from proxy.console.security import HEADERS, NO_STORE, RefusedError, check_origin
 from proxy.errors import AuditUnavailableError, ConfigError, ReviewError, StoreUnavailableError
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("interlock.console")
 
 # The order is that of the navigation.
-PAGES: Final = (CallsPage, CallPage, ApprovalsPage, LoginPage)
+PAGES: Final = (OverviewPage, CallsPage, CallPage, ApprovalsPage, LoginPage)
 _METHODS: Final = frozenset({"GET", "HEAD", "POST"})
 _PUBLIC: Final = ("/login", "/static/", "/favicon.ico")
 # What a browser does by itself while a page is open: no sign of a person.
@@ -47,11 +48,7 @@ class ConsoleApp:
         async def static(request: Request) -> Response:
             return assets.answer(request.path_params["version"], request.path_params["name"])
 
-        async def home(_: Request) -> Response:
-            return see_other(HOME)
-
         routes = [
-            Route("/", home, methods=["GET"]),
             Route("/static/{version}/{name}", static, methods=["GET"]),
             Route("/favicon.ico", lambda _: Response(status_code=204), methods=["GET"]),
             *(route for page in pages for route in page.routes()),

@@ -65,6 +65,8 @@ class Renderer:
             "iso": iso_time,
             "clock": clock_time,
             "size": size,
+            "number": number,
+            "duration": duration,
         }
         self._environment.globals["asset"] = assets.url
 
@@ -99,6 +101,22 @@ def size(number: int) -> str:
         if number >= factor:
             return f"{number / factor:.1f} {unit}"
     return f"{number} B"
+
+
+def number(value: float) -> str:
+    """Return a number for people: whole ones with their thousands apart, small ones with what matters of them."""
+    if value >= 100 or value == int(value):
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 1 else f"{value:.2g}"
+
+
+def duration(milliseconds: float | None) -> str:
+    """Return how long something took."""
+    if milliseconds is None:
+        return "none"
+    if milliseconds >= 1000:
+        return f"{milliseconds / 1000:.2f} s"
+    return f"{milliseconds:.0f} ms" if milliseconds >= 100 else f"{milliseconds:.1f} ms"
 
 
 @functools.cache

@@ -51,6 +51,21 @@ GROUP BY server, tool ORDER BY 3 DESC, server, tool LIMIT 1000;
 SELECT reason, rule, count(*) FROM events WHERE kind = 'decided' AND decision = 'deny' AND {conditions}
 GROUP BY reason, rule ORDER BY 3 DESC, reason, rule LIMIT 1000;
 
+-- name: sample_events
+-- Some of the events of a short time, for figures over a longer one. Of every kind, so that they stand for the others.
+SELECT
+    ts, kind, method, decision, reason, rule, server, tool, agent, total_ms, is_error, redactions, rules, shadow_rules
+FROM events WHERE {conditions} LIMIT {limit};
+
+-- name: sample_denied
+-- The same of what was denied, which an index has.
+SELECT
+    ts, kind, method, decision, reason, rule, server, tool, agent, total_ms, is_error, redactions, rules, shadow_rules
+FROM events WHERE kind = 'decided' AND decision = 'deny' AND {conditions} LIMIT {limit};
+
+-- name: count_denied
+SELECT count(*) FROM events WHERE kind = 'decided' AND decision = 'deny' AND {conditions};
+
 -- name: event_is_not_past
 -- A condition on events: not one that {writer} wrote past number {seq}.
 (writer IS DISTINCT FROM {writer} OR coalesce(seq, 0) <= {seq})
