@@ -18,6 +18,7 @@ from proxy.console.calls_page import CallsPage
 from proxy.console.context import Me
 from proxy.console.login_page import LoginPage, see_other
 from proxy.console.overview_page import OverviewPage
+from proxy.console.policy_page import PolicyPage
 from proxy.console.security import HEADERS, NO_STORE, RefusedError, check_origin
 from proxy.errors import AuditUnavailableError, ConfigError, ReviewError, StoreUnavailableError
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("interlock.console")
 
 # The order is that of the navigation.
-PAGES: Final = (OverviewPage, CallsPage, CallPage, ApprovalsPage, LoginPage)
+PAGES: Final = (OverviewPage, CallsPage, CallPage, ApprovalsPage, PolicyPage, LoginPage)
 _METHODS: Final = frozenset({"GET", "HEAD", "POST"})
 _PUBLIC: Final = ("/login", "/static/", "/favicon.ico")
 # What a browser does by itself while a page is open: no sign of a person.

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
 from starlette.responses import HTMLResponse, Response
 
 from proxy.console.security import NO_STORE
@@ -66,6 +67,7 @@ class Renderer:
             "clock": clock_time,
             "size": size,
             "number": number,
+            "raw_text": raw_text,
             "duration": duration,
         }
         self._environment.globals["asset"] = assets.url
@@ -101,6 +103,11 @@ def size(number: int) -> str:
         if number >= factor:
             return f"{number / factor:.1f} {unit}"
     return f"{number} B"
+
+
+def raw_text(text: str) -> Markup:
+    """Return a text for an editor, escaped, with every character as it is: it must come back the same."""
+    return escape(text)
 
 
 def number(value: float) -> str:
