@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from proxy.console.agents_page import AgentsPage
 from proxy.console.approvals_page import ApprovalsPage
 from proxy.console.call_page import CallPage
 from proxy.console.calls_page import CallsPage
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("interlock.console")
 
 # The order is that of the navigation.
-PAGES: Final = (OverviewPage, CallsPage, CallPage, ApprovalsPage, PolicyPage, LoginPage)
+PAGES: Final = (OverviewPage, CallsPage, CallPage, ApprovalsPage, AgentsPage, PolicyPage, LoginPage)
 _METHODS: Final = frozenset({"GET", "HEAD", "POST"})
 _PUBLIC: Final = ("/login", "/static/", "/favicon.ico")
 # What a browser does by itself while a page is open: no sign of a person.

@@ -51,9 +51,9 @@ SPANS: Final = {
 DEFAULT: Final = "1h"
 
 
-def read_span(request: Request) -> str:
+def read_span(request: Request, default: str = DEFAULT) -> str:
     """Return which of SPANS a page is asked for. Raises RefusedError."""
-    wanted = request.query_params.get("since", DEFAULT)
+    wanted = request.query_params.get("since", default)
     if wanted not in SPANS:
         raise RefusedError(400, "bad_span", f"A time span is one of {', '.join(SPANS)}.")
     return wanted
