@@ -129,6 +129,10 @@ class Events(abc.ABC):
         """Return the texts of the last events, newest first."""
         return [row[0] for row in await self.database.fetch(self.sql["last_events"], number)]
 
+    async def probes(self, among: int) -> Sequence[str]:
+        """Return the texts of what probes found, newest first, among so many of the last events outside calls."""
+        return [row[0] for row in await self.database.fetch(self.sql["last_probes"], among)]
+
     async def of_writer(self, writer: str, after: int, until: int) -> Sequence[str]:
         """Return the texts of what a writer wrote past one number, up to another."""
         return [row[0] for row in await self.database.fetch(self.sql["events_of_writer"], writer, after, until)]

@@ -131,6 +131,12 @@ class AuditReader:
         """Return events of calls, at most about `limit` of each slice of time; see `Events.sample`."""
         return [one for events, part in await self._parts(Filter()) for one in await events.sample(part, slices, limit)]
 
+    async def probes(self, among: int) -> list[dict[str, Any]]:
+        """Return what probes found lately, newest first; see `Events.probes`."""
+        parts = await self._parts(Filter())
+        found = [json.loads(text) for events, _ in parts for text in await events.probes(among)]
+        return _in_order({event["event_id"]: event for event in found}.values())[::-1]
+
     async def last(self, number: int) -> list[dict[str, Any]]:
         # Not by a copy of the logs: they may hold a gigabyte while the store is down, and this is for a few events.
         found = {event["event_id"]: event for event in read_logs(self.state_dir, last=number)}

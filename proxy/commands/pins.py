@@ -17,8 +17,7 @@ from proxy.commands.time_format import format_minute
 from proxy.core.model import JsonObject
 from proxy.errors import ConfigError
 from proxy.gate.tool_pins import Pin, ServerPins, ToolPrint, changed_fields
-from proxy.gate.tool_pins import approve as approve_pins
-from proxy.store.pin_files import PinFiles
+from proxy.store.pin_files import PinFiles, named_pin
 
 app = typer.Typer(help="List and approve the pinned tools of MCP servers.", no_args_is_help=True)
 Server = Annotated[str, typer.Argument(help="The server's name, as `interlock pins list` shows it.")]
@@ -52,7 +51,7 @@ def show(
     as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
     """Show a tool's definition, and how it differs from the approved one."""
-    pin = _named(_pins_of(PinFiles(folder), server), server, tool)
+    pin = named_pin(_pins_of(PinFiles(folder), server), server, tool)
     if as_json:
         approved = pin.approved.definition if pin.approved else None
         found = {"server": server, "tool": tool, **_summary(pin), "seen": pin.seen.definition, "approved": approved}
@@ -78,19 +77,7 @@ def approve(
     """Approve a server's tools as last seen; a running proxy uses them at once."""
     if digest is not None and tool is None:
         raise ConfigError("--digest needs the name of one tool")
-    store = PinFiles(folder)
-
-    def change(known: ServerPins | None) -> ServerPins | None:
-        if known is None:
-            raise _unknown_server(store, server)
-        if tool is not None:
-            seen = _named(known, server, tool).seen
-            # The tool may have changed after the operator looked at it. Fewer than 8 characters would be guessable.
-            if digest is not None and (len(digest) < 8 or not seen.digest.startswith(digest)):
-                raise ConfigError(f"the tool's digest is now {seen.digest}, not {digest!r}; check it with `pins show`")
-        return approve_pins(known, tool, time.time())
-
-    store.update(server, change)
+    PinFiles(folder).approve(server, tool, digest, time.time())
     print_note(f"Approved: {server} {escaped(tool) if tool else '(all tools)'}")
 
 
@@ -104,15 +91,9 @@ def forget(folder: Path, server: Server) -> None:
     print_note(f"Forgotten: {server}")
 
 
-def state_of(pin: Pin) -> str:
-    if pin.stands:
-        return "pinned"
-    return "new" if pin.approved is None else "changed"
-
-
 def _summary(pin: Pin) -> JsonObject:
     return {
-        "state": state_of(pin),
+        "state": pin.state,
         "since": pin.since,
         "digest": pin.seen.digest,
         "changed": list(changed_fields(pin.approved, pin.seen)) if pin.approved else [],
@@ -121,7 +102,7 @@ def _summary(pin: Pin) -> JsonObject:
 
 
 def _coloured(pin: Pin) -> Text:
-    state = state_of(pin)
+    state = pin.state
     shown = Text(state, "" if state == "pinned" else "red")
     # Hidden characters in a description can carry instructions that only the model sees.
     return shown.append(" hidden characters", "red") if pin.seen.hidden else shown
@@ -145,13 +126,6 @@ def _pins_of(store: PinFiles, server: str) -> ServerPins:
     if known is None:
         raise _unknown_server(store, server)
     return known
-
-
-def _named(known: ServerPins, server: str, tool: str) -> Pin:
-    if tool not in known.tools:
-        names = ", ".join(sorted(map(escaped, known.tools))) or "none"
-        raise ConfigError(f"the server {server!r} has no pinned tool {tool!r}; pinned tools: {names}")
-    return known.tools[tool]
 
 
 def _unknown_server(store: PinFiles, server: str) -> ConfigError:

@@ -21,6 +21,7 @@ from proxy.console.login_page import LoginPage, see_other
 from proxy.console.overview_page import OverviewPage
 from proxy.console.policy_page import PolicyPage
 from proxy.console.security import HEADERS, NO_STORE, RefusedError, check_origin
+from proxy.console.servers_page import ServersPage
 from proxy.errors import AuditUnavailableError, ConfigError, ReviewError, StoreUnavailableError
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("interlock.console")
 
 # The order is that of the navigation.
-PAGES: Final = (OverviewPage, CallsPage, CallPage, ApprovalsPage, AgentsPage, PolicyPage, LoginPage)
+PAGES: Final = (OverviewPage, CallsPage, CallPage, ApprovalsPage, AgentsPage, ServersPage, PolicyPage, LoginPage)
 _METHODS: Final = frozenset({"GET", "HEAD", "POST"})
 _PUBLIC: Final = ("/login", "/static/", "/favicon.ico")
 # What a browser does by itself while a page is open: no sign of a person.

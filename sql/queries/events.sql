@@ -21,6 +21,11 @@ SELECT body FROM events WHERE writer = $1 AND seq > $2 AND seq <= $3 ORDER BY se
 -- name: newest_events
 SELECT body FROM events WHERE {conditions} ORDER BY ts DESC, event_id DESC LIMIT {limit};
 
+-- name: last_probes
+-- What probes found, of the last events outside calls: an index has those.
+SELECT body FROM (SELECT body, kind, ts FROM events WHERE call_id IS NULL ORDER BY ts DESC LIMIT $1) AS outside
+WHERE kind IN ('probed', 'finding') ORDER BY ts DESC;
+
 -- name: find_events
 SELECT body, writer, seq, chain FROM events WHERE call_id = $1 OR event_id = $1 ORDER BY ts, event_id;
 
