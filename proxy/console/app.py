@@ -14,9 +14,11 @@ from starlette.routing import Route
 
 from proxy.console.agents_page import AgentsPage
 from proxy.console.approvals_page import ApprovalsPage
+from proxy.console.audit_page import AuditPage
 from proxy.console.call_page import CallPage
 from proxy.console.calls_page import CallsPage
 from proxy.console.context import Me
+from proxy.console.health_page import HealthPage
 from proxy.console.login_page import LoginPage, see_other
 from proxy.console.overview_page import OverviewPage
 from proxy.console.policy_page import PolicyPage
@@ -33,7 +35,10 @@ if TYPE_CHECKING:
 log = structlog.get_logger("interlock.console")
 
 # The order is that of the navigation.
-PAGES: Final = (OverviewPage, CallsPage, CallPage, ApprovalsPage, AgentsPage, ServersPage, PolicyPage, LoginPage)
+PAGES: Final = (
+    *(OverviewPage, CallsPage, CallPage, ApprovalsPage, AgentsPage),
+    *(ServersPage, PolicyPage, AuditPage, HealthPage, LoginPage),
+)
 _METHODS: Final = frozenset({"GET", "HEAD", "POST"})
 _PUBLIC: Final = ("/login", "/static/", "/favicon.ico")
 # What a browser does by itself while a page is open: no sign of a person.
