@@ -95,18 +95,23 @@ def _cut_to_lines(handle: int) -> int:
 
 def read(path: Path, keys: Sequence[PublicKey]) -> Iterator[Checkpoint | str]:
     """Yield the checkpoints of a file, or why one is not valid. Raises ConfigError where the file cannot be read."""
-    known = {key.key_id: key for key in keys}
     try:
         lines = path.read_bytes().split(b"\n")
     except OSError as error:
         raise ConfigError(f"the checkpoints in {path} cannot be read ({error.strerror})") from error
-    for number, line in enumerate(lines[:-1], 1):  # a last line without its end is just being written
+    yield from parse(lines[:-1], str(path), keys)  # a last line without its end is just being written
+
+
+def parse(lines: Iterable[bytes], name: str, keys: Sequence[PublicKey]) -> Iterator[Checkpoint | str]:
+    """Yield the checkpoints in lines of a file called `name`, or why one is not valid."""
+    known = {key.key_id: key for key in keys}
+    for number, line in enumerate(lines, 1):
         if not line:
             continue
         try:
             yield _checked(json.loads(line), known)
         except (ValueError, TypeError, RecursionError) as error:
-            yield f"{path}, line {number}: {error}"
+            yield f"{name}, line {number}: {error}"
 
 
 def _checked(value: Any, known: dict[str, PublicKey]) -> Checkpoint:

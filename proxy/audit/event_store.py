@@ -5,9 +5,11 @@ from __future__ import annotations
 import abc
 import json
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from proxy.audit.call_event import CallEvent, call_event
 from proxy.audit.event import (
     CallRecord,
     Cursor,
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 _LIKE = re.compile(r"[\\%_]")
 _ESCAPED = r"\\\g<0>"
 _CALL = tuple(field.name for field in fields(CallRecord))
+
+_OF_CALLS = ("decided", "completed")
 
 type Read = tuple[LogEntry, Any]  # an entry, and what `_read` returns for it; None where the database reads the text
 
@@ -125,6 +129,10 @@ class Events(abc.ABC):
         """Return the texts of the last events, newest first."""
         return [row[0] for row in await self.database.fetch(self.sql["last_events"], number)]
 
+    async def probes(self, among: int) -> Sequence[str]:
+        """Return the texts of what probes found, newest first, among so many of the last events outside calls."""
+        return [row[0] for row in await self.database.fetch(self.sql["last_probes"], among)]
+
     async def of_writer(self, writer: str, after: int, until: int) -> Sequence[str]:
         """Return the texts of what a writer wrote past one number, up to another."""
         return [row[0] for row in await self.database.fetch(self.sql["events_of_writer"], writer, after, until)]
@@ -182,6 +190,37 @@ class Events(abc.ABC):
 
         # In one transaction, so that on SQLite the tables of one answer are of one moment.
         return await self.database.transaction(sum_up, read_only=True)
+
+    async def sample(self, where: Filter, slices: Sequence[float], limit: int) -> Sequence[CallEvent]:
+        """Return events of calls between the first and the last of `slices`, at most about `limit` of each slice.
+
+        Where a slice has more, those that are returned stand for the others by their weight.
+        """
+
+        async def read(connection: Transaction) -> list[CallEvent]:
+            found: list[CallEvent] = []
+            for since, until in pairwise(slices):
+                found += await self._sample_slice(connection, replace(where, since=since, until=until), limit)
+            return found
+
+        return await self.database.transaction(read, read_only=True)
+
+    async def _sample_slice(self, connection: Transaction, where: Filter, limit: int) -> list[CallEvent]:
+        async def fetch(name: str) -> Sequence[Row]:
+            conditions = self._conditions(where, "ts")
+            sql = self.sql.compose(name, conditions=str(conditions), limit=str(int(limit)))
+            return await connection.fetch(sql, *conditions.values)
+
+        rows = await fetch("sample_events")
+        if len(rows) < limit:
+            return [call_event(row) for row in rows if row[1] in _OF_CALLS]
+        # What is denied is rare and matters most: it is read apart, so that a sample of the rest hides none of it.
+        denied, others = await fetch("sample_denied"), [row for row in rows if row[3] != "deny" or row[1] != "decided"]
+        ((all_events,),), ((all_denied,),) = await fetch("count_events"), await fetch("count_denied")
+        return [
+            *(call_event(row, all_denied / len(denied)) for row in denied),
+            *(call_event(row, (all_events - all_denied) / len(others)) for row in others if row[1] in _OF_CALLS),
+        ]
 
     async def close(self) -> None:
         await self.database.close()

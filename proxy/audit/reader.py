@@ -26,6 +26,7 @@ from proxy.store.open_store import store_exists
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
+    from proxy.audit.call_event import CallEvent
     from proxy.audit.event_store import Events
 
     type CountRow = DayStats | DenialStats | SecretStats
@@ -125,6 +126,16 @@ class AuditReader:
 
     async def stats(self, where: Filter) -> Stats:
         return add_stats([await events.stats(part) for events, part in await self._parts(where)])
+
+    async def sample(self, slices: Sequence[float], limit: int) -> list[CallEvent]:
+        """Return events of calls, at most about `limit` of each slice of time; see `Events.sample`."""
+        return [one for events, part in await self._parts(Filter()) for one in await events.sample(part, slices, limit)]
+
+    async def probes(self, among: int) -> list[dict[str, Any]]:
+        """Return what probes found lately, newest first; see `Events.probes`."""
+        parts = await self._parts(Filter())
+        found = [json.loads(text) for events, _ in parts for text in await events.probes(among)]
+        return _in_order({event["event_id"]: event for event in found}.values())[::-1]
 
     async def last(self, number: int) -> list[dict[str, Any]]:
         # Not by a copy of the logs: they may hold a gigabyte while the store is down, and this is for a few events.

@@ -17,8 +17,7 @@ from proxy.commands.time_format import format_minute
 from proxy.core.model import JsonObject
 from proxy.errors import ConfigError
 from proxy.gate.tool_pins import INSTRUCTIONS, Pin, ServerPins, ToolPrint, changed_fields
-from proxy.gate.tool_pins import approve as approve_pins
-from proxy.store.pin_files import PinFiles
+from proxy.store.pin_files import PinFiles, named_pin
 
 app = typer.Typer(help="List and approve the pinned tools of MCP servers.", no_args_is_help=True)
 Server = Annotated[str, typer.Argument(help="The server's name, as `interlock pins list` shows it.")]
@@ -61,7 +60,7 @@ def show(
     """Show a tool's definition, or the server's instructions, and how they differ from what was approved."""
     if (tool is None) is not instructions:
         raise ConfigError("name a tool, or give --instructions")
-    pin = _named(_pins_of(PinFiles(folder), server), server, tool)
+    pin = named_pin(_pins_of(PinFiles(folder), server), server, tool)
     if as_json:
         approved = pin.approved.definition if pin.approved else None
         named = {"server": server, "tool": tool if tool is not None else INSTRUCTIONS}
@@ -93,19 +92,7 @@ def approve(
         raise ConfigError("name a tool, or give --instructions, not both")
     if digest is not None and tool is None and not instructions:
         raise ConfigError("--digest needs the name of one tool, or --instructions")
-    store = PinFiles(folder)
-
-    def change(known: ServerPins | None) -> ServerPins | None:
-        if known is None:
-            raise _unknown_server(store, server)
-        if tool is not None or instructions:
-            seen = _named(known, server, tool).seen
-            # It may have changed after the operator looked at it. Fewer than 8 characters would be guessable.
-            if digest is not None and (len(digest) < 8 or not seen.digest.startswith(digest)):
-                raise ConfigError(f"the tool's digest is now {seen.digest}, not {digest!r}; check it with `pins show`")
-        return approve_pins(known, tool, time.time(), instructions=instructions)
-
-    store.update(server, change)
+    PinFiles(folder).approve(server, tool, digest, time.time(), instructions=instructions)
     print_note(f"Approved: {server} {escaped(tool) if tool else INSTRUCTIONS if instructions else '(all tools)'}")
 
 
@@ -119,15 +106,9 @@ def forget(folder: Path, server: Server) -> None:
     print_note(f"Forgotten: {server}")
 
 
-def state_of(pin: Pin) -> str:
-    if pin.stands:
-        return "pinned"
-    return "new" if pin.approved is None else "changed"
-
-
 def _summary(pin: Pin) -> JsonObject:
     return {
-        "state": state_of(pin),
+        "state": pin.state,
         "since": pin.since,
         "digest": pin.seen.digest,
         "changed": list(changed_fields(pin.approved, pin.seen)) if pin.approved else [],
@@ -136,7 +117,7 @@ def _summary(pin: Pin) -> JsonObject:
 
 
 def _coloured(pin: Pin) -> Text:
-    state = state_of(pin)
+    state = pin.state
     shown = Text(state, "" if state == "pinned" else "red")
     # Hidden characters in a description can carry instructions that only the model sees.
     return shown.append(" hidden characters", "red") if pin.seen.hidden else shown
@@ -160,20 +141,6 @@ def _pins_of(store: PinFiles, server: str) -> ServerPins:
     if known is None:
         raise _unknown_server(store, server)
     return known
-
-
-def _named(known: ServerPins, server: str, tool: str | None) -> Pin:
-    """Return the pin of a tool; None names the instructions."""
-    if tool is None:
-        if known.instructions is None:
-            raise ConfigError(
-                f"the server {server!r} has no pinned instructions; they are pinned when a client connects"
-            )
-        return known.instructions
-    if tool not in known.tools:
-        names = ", ".join(sorted(map(escaped, known.tools))) or "none"
-        raise ConfigError(f"the server {server!r} has no pinned tool {tool!r}; pinned tools: {names}")
-    return known.tools[tool]
 
 
 def _unknown_server(store: PinFiles, server: str) -> ConfigError:

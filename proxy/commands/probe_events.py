@@ -50,6 +50,7 @@ def _events(name: str, report: ProbeReport, now: float, masker: LiveMasker) -> I
 
     summary = {
         "tools": {tool.name: tool.observed for tool in report.tools},
+        "declared": {tool.name: tool.declared.data() for tool in report.tools},
         "findings": len(report.findings),
         "trace": report.trace,
         "startup": report.startup,

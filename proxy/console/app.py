@@ -12,12 +12,18 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from proxy.console.agents_page import AgentsPage
 from proxy.console.approvals_page import ApprovalsPage
+from proxy.console.audit_page import AuditPage
 from proxy.console.call_page import CallPage
 from proxy.console.calls_page import CallsPage
 from proxy.console.context import Me
-from proxy.console.login_page import HOME, LoginPage, see_other
+from proxy.console.health_page import HealthPage
+from proxy.console.login_page import LoginPage, see_other
+from proxy.console.overview_page import OverviewPage
+from proxy.console.policy_page import PolicyPage
 from proxy.console.security import HEADERS, NO_STORE, RefusedError, check_origin
+from proxy.console.servers_page import ServersPage
 from proxy.errors import AuditUnavailableError, ConfigError, ReviewError, StoreUnavailableError
 
 if TYPE_CHECKING:
@@ -29,7 +35,10 @@ if TYPE_CHECKING:
 log = structlog.get_logger("interlock.console")
 
 # The order is that of the navigation.
-PAGES: Final = (CallsPage, CallPage, ApprovalsPage, LoginPage)
+PAGES: Final = (
+    *(OverviewPage, CallsPage, CallPage, ApprovalsPage, AgentsPage),
+    *(ServersPage, PolicyPage, AuditPage, HealthPage, LoginPage),
+)
 _METHODS: Final = frozenset({"GET", "HEAD", "POST"})
 _PUBLIC: Final = ("/login", "/static/", "/favicon.ico")
 # What a browser does by itself while a page is open: no sign of a person.
@@ -47,11 +56,7 @@ class ConsoleApp:
         async def static(request: Request) -> Response:
             return assets.answer(request.path_params["version"], request.path_params["name"])
 
-        async def home(_: Request) -> Response:
-            return see_other(HOME)
-
         routes = [
-            Route("/", home, methods=["GET"]),
             Route("/static/{version}/{name}", static, methods=["GET"]),
             Route("/favicon.ico", lambda _: Response(status_code=204), methods=["GET"]),
             *(route for page in pages for route in page.routes()),

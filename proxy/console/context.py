@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
+    from proxy.config import Settings
     from proxy.console.links import OneTimeLinks
     from proxy.console.live_feed import LiveFeed
     from proxy.console.operators import Operators
@@ -45,6 +46,7 @@ class Console:
     policy: LivePolicy
     policy_path: Path
     sink: EventSink
+    settings: Settings
 
 
 @dataclass(frozen=True, slots=True)

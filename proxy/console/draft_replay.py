@@ -9,15 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy.errors import PolicyError
+from proxy.policy.lint import lint
 from proxy.policy.load import load_policy, load_sources, policy_files
 from proxy.policy.replay import replay
 from proxy.policy.rule_tests import run_tests
 from proxy.redact import builtin
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from proxy.audit.event import CallRecord
+    from proxy.policy.lint import Remark
     from proxy.policy.replay import Replay
     from proxy.policy.rule_tests import TestResult
 
@@ -32,6 +34,7 @@ class DraftResult:
     problems: tuple[str, ...] = ()
     tests: tuple[TestResult, ...] = ()
     replay: Replay | None = None
+    remarks: tuple[Remark, ...] = ()
 
     @property
     def failed(self) -> tuple[TestResult, ...]:
@@ -40,20 +43,35 @@ class DraftResult:
 
 def try_draft(policy: Path, draft: str, calls: Sequence[CallRecord]) -> DraftResult:
     """Load the draft beside the policy's files and decide the calls again. Takes a while: call it in a thread."""
-    if len(draft) > MAX_DRAFT:
+    return _try(policy, DRAFT, draft, calls, lambda number, _: f"policy-{number:04}.yaml")
+
+
+def try_file(policy: Path, name: str, text: str, calls: Sequence[CallRecord]) -> DraftResult:
+    """Load the policy with another text for one of its files, and decide the calls again; in a thread as well."""
+    return _try(policy, name, text, calls, lambda _, file: file.name)
+
+
+def _try(
+    policy: Path, name: str, text: str, calls: Sequence[CallRecord], copy_name: Callable[[int, Path], str]
+) -> DraftResult:
+    if len(text) > MAX_DRAFT:
         return DraftResult((f"The draft has more than {MAX_DRAFT} characters.",))
     with tempfile.TemporaryDirectory(prefix="interlock-draft-") as folder:
         try:
             for number, file in enumerate(policy_files(policy)):
-                shutil.copyfile(file, Path(folder) / f"policy-{number:04}.yaml")
-            file = Path(folder) / DRAFT
-            file.write_text(draft)
-            tests = run_tests(load_sources(file, builtin())[0].content.rules)
+                shutil.copyfile(file, Path(folder) / copy_name(number, file))
+            (Path(folder) / name).write_text(text, newline="")
+            sources = load_sources(Path(folder), builtin())
             candidate = load_policy(Path(folder), builtin())
-        except (PolicyError, OSError) as error:
+            content = next(source.content for source in sources if source.path.name == name)
+            tests = run_tests(content.rules, content.egress.rules if content.egress else ())
+        except (PolicyError, OSError, UnicodeError) as error:
             # The folder's name says nothing to whoever wrote the draft.
             return DraftResult(tuple(str(error).replace(f"{folder}/", "").splitlines()))
-    return DraftResult((), tests, replay(candidate, map(_as_event, calls)))
+    ids = {rule.id for rule in content.rules}
+    rules = [rule for source in sources for rule in source.content.rules]
+    remarks = tuple(one for one in lint(rules, candidate.default) if one.rule in ids)
+    return DraftResult((), tests, replay(candidate, map(_as_event, calls)), remarks)
 
 
 def _as_event(call: CallRecord) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
 from starlette.responses import HTMLResponse, Response
 
 from proxy.console.security import NO_STORE
@@ -65,6 +66,9 @@ class Renderer:
             "iso": iso_time,
             "clock": clock_time,
             "size": size,
+            "number": number,
+            "raw_text": raw_text,
+            "duration": duration,
         }
         self._environment.globals["asset"] = assets.url
 
@@ -99,6 +103,27 @@ def size(number: int) -> str:
         if number >= factor:
             return f"{number / factor:.1f} {unit}"
     return f"{number} B"
+
+
+def raw_text(text: str) -> Markup:
+    """Return a text for an editor, escaped, with every character as it is: it must come back the same."""
+    return escape(text)
+
+
+def number(value: float) -> str:
+    """Return a number for people: whole ones with their thousands apart, small ones with what matters of them."""
+    if value >= 100 or value == int(value):
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 1 else f"{value:.2g}"
+
+
+def duration(milliseconds: float | None) -> str:
+    """Return how long something took."""
+    if milliseconds is None:
+        return "none"
+    if milliseconds >= 1000:
+        return f"{milliseconds / 1000:.2f} s"
+    return f"{milliseconds:.0f} ms" if milliseconds >= 100 else f"{milliseconds:.1f} ms"
 
 
 @functools.cache

@@ -123,6 +123,7 @@ def build(
         policy=policy,
         policy_path=settings.policy,
         sink=sink,
+        settings=settings,
     )
     return console, assets
 

@@ -55,6 +55,12 @@ class Pin:
         """Whether the tool is as approved, and has been all along."""
         return self.approved is not None and not self.drifted
 
+    @property
+    def state(self) -> Literal["pinned", "new", "changed"]:
+        if self.stands:
+            return "pinned"
+        return "new" if self.approved is None else "changed"
+
 
 @frozen()
 class ServerPins:

@@ -14,8 +14,8 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from proxy.errors import PinsUnavailableError
-from proxy.gate.tool_pins import ServerPins, from_json, to_json
+from proxy.errors import ConfigError, PinsUnavailableError
+from proxy.gate.tool_pins import Pin, ServerPins, approve, from_json, to_json
 from proxy.system.secret_files import write_private
 
 if TYPE_CHECKING:
@@ -30,6 +30,26 @@ LOCK_SECONDS = 2.0
 LOOK_SECONDS = 0.01  # how long a file is taken to be unchanged once it was looked at: one call reads pins several times
 
 type Stamp = tuple[int, int, int]
+
+
+def named_pin(known: ServerPins, server: str, tool: str | None) -> Pin:
+    """Return the pin of a tool; None names the instructions. Raises ConfigError where there is none."""
+    if tool is None:
+        if known.instructions is None:
+            raise ConfigError(
+                f"the server {server!r} has no pinned instructions; they are pinned when a client connects"
+            )
+        return known.instructions
+    if tool not in known.tools:
+        names = ", ".join(repr(name)[1:-1] for name in sorted(known.tools)) or "none"
+        raise ConfigError(f"the server {server!r} has no pinned tool {tool!r}; pinned tools: {names}")
+    return known.tools[tool]
+
+
+def _check_digest(seen: str, digest: str | None) -> None:
+    # The tool may have changed after the operator looked at it. Fewer than 8 characters would be guessable.
+    if digest is not None and (len(digest) < 8 or not seen.startswith(digest)):
+        raise ConfigError(f"the tool's digest is now {seen}, not {digest!r}; check it with `pins show`")
 
 
 class PinFiles:
@@ -68,6 +88,24 @@ class PinFiles:
                 return self._replace(server, change)
         except OSError as error:
             raise PinsUnavailableError(f"pins cannot be written in {self.folder}: {error.strerror}") from error
+
+    def approve(
+        self, server: str, tool: str | None, digest: str | None, now: float, *, instructions: bool = False
+    ) -> None:
+        """Approve a tool, a server's instructions, or all of its tools as last seen.
+
+        Raises ConfigError where it has another digest by now.
+        """
+
+        def change(known: ServerPins | None) -> ServerPins | None:
+            if known is None:
+                names = ", ".join(self.servers()) or "none"
+                raise ConfigError(f"server {server!r} has no pins; servers with pins: {names}")
+            if tool is not None or instructions:
+                _check_digest(named_pin(known, server, tool).seen.digest, digest)
+            return approve(known, tool, now, instructions=instructions)
+
+        self.update(server, change)
 
     def servers(self) -> Sequence[str]:
         return sorted(self.approvals())

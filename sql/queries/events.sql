@@ -21,6 +21,11 @@ SELECT body FROM events WHERE writer = $1 AND seq > $2 AND seq <= $3 ORDER BY se
 -- name: newest_events
 SELECT body FROM events WHERE {conditions} ORDER BY ts DESC, event_id DESC LIMIT {limit};
 
+-- name: last_probes
+-- What probes found, of the last events outside calls: an index has those.
+SELECT body FROM (SELECT body, kind, ts FROM events WHERE call_id IS NULL ORDER BY ts DESC LIMIT $1) AS outside
+WHERE kind IN ('probed', 'finding') ORDER BY ts DESC;
+
 -- name: find_events
 SELECT body, writer, seq, chain FROM events WHERE call_id = $1 OR event_id = $1 ORDER BY ts, event_id;
 
@@ -50,6 +55,21 @@ GROUP BY server, tool ORDER BY 3 DESC, server, tool LIMIT 1000;
 -- name: stats_denials
 SELECT reason, rule, count(*) FROM events WHERE kind = 'decided' AND decision = 'deny' AND {conditions}
 GROUP BY reason, rule ORDER BY 3 DESC, reason, rule LIMIT 1000;
+
+-- name: sample_events
+-- Some of the events of a short time, for figures over a longer one. Of every kind, so that they stand for the others.
+SELECT
+    ts, kind, method, decision, reason, rule, server, tool, agent, total_ms, is_error, redactions, rules, shadow_rules
+FROM events WHERE {conditions} LIMIT {limit};
+
+-- name: sample_denied
+-- The same of what was denied, which an index has.
+SELECT
+    ts, kind, method, decision, reason, rule, server, tool, agent, total_ms, is_error, redactions, rules, shadow_rules
+FROM events WHERE kind = 'decided' AND decision = 'deny' AND {conditions} LIMIT {limit};
+
+-- name: count_denied
+SELECT count(*) FROM events WHERE kind = 'decided' AND decision = 'deny' AND {conditions};
 
 -- name: event_is_not_past
 -- A condition on events: not one that {writer} wrote past number {seq}.

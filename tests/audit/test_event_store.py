@@ -536,3 +536,32 @@ class TestViews:
 
 def test_an_entry_of_the_local_log_is_what_is_stored() -> None:
     assert json.loads(decided(1).body)["event_id"] == "e0001"
+
+
+class TestSample:
+    SLICES = (NOW, NOW + 100, NOW + 200)
+
+    async def test_a_slice_with_little_is_returned_whole(self, events: Events) -> None:
+        found = (Finding("secrets.aws", "text", "f"),)
+        await events.write([decided(1, redactions=found, rules=("a", "b")), completed(2, 1), event(3, "observed")])
+        one, other = await events.sample(Filter(), self.SLICES, 10)
+        assert (one.kind, one.tool, one.agent, one.detectors, one.rules) == (
+            *("decided", "read_file", "ada", ("secrets.aws",), ("a", "b")),
+        )
+        assert (other.kind, other.total_ms, other.weight) == ("completed", 4.5, 1.0)
+        assert one.is_call
+        assert not other.is_call
+
+    async def test_a_slice_with_much_is_weighed_and_hides_nothing_that_was_denied(self, events: Events) -> None:
+        batch = [decided(number, decision="deny" if number == 60 else "allow") for number in range(1, 61)]
+        await events.write([*batch, decided(150)])
+        found = await events.sample(Filter(), self.SLICES, 10)
+        denied = [one for one in found if one.decision == "deny"]
+        assert [one.weight for one in denied] == [1.0]
+        assert sum(one.weight for one in found) == pytest.approx(61)
+        assert len(found) == 12
+
+    async def test_it_leaves_out_what_is_outside_or_was_read_from_a_log(self, events: Events) -> None:
+        await events.write([decided(number) for number in (1, 50, 250)])
+        where = Filter(without=(("log-1", 49),))
+        assert [one.time for one in await events.sample(where, self.SLICES, 10)] == [NOW + 1]

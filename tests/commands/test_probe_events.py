@@ -24,6 +24,7 @@ def test_a_probe_and_its_findings_are_recorded_masked(tmp_path: Path) -> None:
     probed, finding = read_logs(tmp_path)
     assert (probed["kind"], probed["server"], probed["outcome"]) == ("probed", "s", "high")
     assert probed["detail"]["tools"]["t"]["net.connect"]["targets"] == ["x:80"]
+    assert probed["detail"]["declared"]["t"]["network"] is False
     assert (finding["kind"], finding["tool"], finding["rule"], finding["outcome"]) == (
         "finding",
         "t",

@@ -5,31 +5,30 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import csv
-import datetime as dt
 import json
 import os
-import re
 import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Annotated, Any, Literal
+from typing import IO, Annotated, Literal
 
 import typer
 from rich.console import Console
 
 from proxy.audit.event import Filter, LogEntry
-from proxy.audit.event_schema import StoredEvent
 from proxy.audit.event_store import Events
+from proxy.audit.export_form import COLUMNS, csv_cells, exported
 from proxy.audit.open_events import open_events
 from proxy.audit.pipeline import destination, open_signer
 from proxy.audit.reader import open_audit
 from proxy.audit.retention import Pruned
 from proxy.audit.retention import prune as prune_store
+from proxy.audit.signed_checkpoints import read_checkpoints
 from proxy.commands.audit.filter import read_filter
-from proxy.commands.audit.verify import EXIT_BAD, read_checkpoints, show_progress
+from proxy.commands.audit.verify import EXIT_BAD, show_progress
 from proxy.commands.options import AsJson, store_settings, takes, trail_settings
 from proxy.commands.terminal import format_json, printable
 from proxy.commands.time_format import format_time, parse_time
@@ -38,8 +37,6 @@ from proxy.errors import ConfigError
 from proxy.store.open_store import store_exists
 
 TIMEOUT = 3600.0  # seconds: counting and pruning go over the whole store
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
-_CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 EXPORT_EPILOG = """
 Examples:
 
@@ -48,7 +45,6 @@ Examples:
   interlock audit export --format csv --since 30d --tool transfer_funds > transfers.csv
 """
 PRUNE_EPILOG = "Example:  interlock audit prune --before 90d --yes"
-COLUMNS = ("time", "kind", *(name for name in StoredEvent.model_fields if name not in {"time", "kind"}), "seq")
 
 
 @takes(read_filter, trail_settings)
@@ -176,24 +172,7 @@ def _opened(path: Path | None) -> Iterator[IO[str]]:
 
 def _writer(form: str, file: IO[str]) -> Callable[[LogEntry], None]:
     if form == "jsonl":
-        names = ("body", "writer", "seq", "chain")
-        return lambda entry: print(format_json({name: getattr(entry, name) for name in names}), file=file)
+        return lambda entry: print(format_json(exported(entry)), file=file)
     rows = csv.writer(file)
     rows.writerow(COLUMNS)
-    return lambda entry: rows.writerow(_cells(entry))
-
-
-def _cells(entry: LogEntry) -> list[Any]:
-    event = json.loads(entry.body) | {"writer": entry.writer, "seq": entry.seq}
-    event["time"] = dt.datetime.fromtimestamp(event["time"], dt.UTC).isoformat()
-    return [_cell(event.get(name)) for name in COLUMNS]
-
-
-def _cell(value: Any) -> Any:
-    if value is None or isinstance(value, (int, float)):
-        return json.dumps(value) if isinstance(value, bool) else value
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    # Escape sequences would act on the terminal that shows the file, and direction marks reverse what is read.
-    text = _CONTROLS.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
-    # A spreadsheet runs what begins so as a formula, and agents choose what is written here.
-    return f"'{text}" if text.startswith(FORMULA) else text
+    return lambda entry: rows.writerow(csv_cells(entry))

@@ -7,7 +7,7 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -18,11 +18,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 
 from proxy.audit.chain_reader import Chains, ExportedChains
-from proxy.audit.checkpoints import Checkpoint, Signed, by_writer, read
+from proxy.audit.checkpoints import Signed
 from proxy.audit.event_schema import json_schema
-from proxy.audit.pipeline import checkpoint_file, destination
+from proxy.audit.pipeline import destination
 from proxy.audit.reader import open_audit
-from proxy.audit.signing_keys import AuditKeys, read_public
+from proxy.audit.signed_checkpoints import read_checkpoints
+from proxy.audit.signing_keys import AuditKeys
 from proxy.audit.verify import Report, expected
 from proxy.audit.verify import verify as verify_chains
 from proxy.commands.options import AsJson, ConfigFile, StateDir, state_folder, store_settings, takes
@@ -91,24 +92,6 @@ def rotate_key(state_dir: StateDir = None, config: ConfigFile = None) -> None:
     """Let a new key sign checkpoints; what the old one signed can still be verified. Running proxies follow at once."""
     key = AuditKeys(state_folder(state_dir, config)).rotate()
     Console(stderr=True, soft_wrap=True).print(f"Key {key} signs from now on.")
-
-
-def read_checkpoints(
-    settings: Settings, files: Sequence[Path] = (), public_keys: Sequence[Path] = (), until: float | None = None
-) -> tuple[dict[str, Signed], list[str]]:
-    """Return what was signed, by writer, and what is wrong with lines that are not valid.
-
-    By default with the file and the keys of the settings. Heads that were signed after `until` are left out. Raises
-    ConfigError where a file cannot be read.
-    """
-    chosen = files or [file for file in (checkpoint_file(settings),) if file.exists()]
-    keys = read_public(public_keys) if public_keys else AuditKeys(settings.state_dir).public()
-    found = [one for file in chosen for one in read(file, keys)]
-    broken = [one for one in found if isinstance(one, str)]
-    signed = [one for one in found if isinstance(one, Checkpoint)]
-    # Rejected and pruned events are missing from an export of an earlier time as well: those always count.
-    heard = (one for one in signed if until is None or one.kind != "head" or float(one.time) <= until)
-    return by_writer(heard), broken
 
 
 async def _verify(settings: Settings, export: Path | None, signed: dict[str, Signed], *, local: bool) -> Report:

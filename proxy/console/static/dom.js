@@ -21,6 +21,11 @@ export function localiseTimes(within = document) {
     const clock = `${pad(when.getHours())}:${pad(when.getMinutes())}:${pad(when.getSeconds())}`;
     const date = `${when.getFullYear()}-${pad(when.getMonth() + 1)}-${pad(when.getDate())}`;
     element.title = when.toISOString();
+    if (element.hasAttribute("data-axis")) {
+      const near = Math.abs(Date.now() - when.getTime()) < 86_400_000;
+      element.textContent = near ? clock.slice(0, when.getSeconds() ? 8 : 5) : `${date.slice(5)} ${clock.slice(0, 5)}`;
+      continue;
+    }
     const day = when.toDateString() === today && !element.hasAttribute("data-date") ? "" : `${date} `;
     element.textContent = day + clock + (element.hasAttribute("data-seconds") ? "" : `.${pad(when.getMilliseconds(), 3)}`);
   }

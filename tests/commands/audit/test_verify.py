@@ -13,8 +13,8 @@ import pytest
 from proxy.audit.checkpoints import CHECKPOINT_FILE
 from proxy.audit.local_log import LOG_FILE
 from proxy.audit.open_events import open_events
+from proxy.audit.signed_checkpoints import read_checkpoints
 from proxy.audit.signing_keys import AuditKeys
-from proxy.commands.audit.verify import read_checkpoints
 from proxy.config import load_settings
 from tests.commands.conftest import Done, Run, complaint
 from tests.support.trail_fixture import move, sign, write
