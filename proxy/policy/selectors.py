@@ -1,7 +1,8 @@
 """The selectors of conditions: values by what they are, whatever their arguments are called. Pure, no I/O.
 
 `@commands` are the values that are command lines, `@files` those that are paths, `@paths` these and the paths in the
-command lines, `@hosts` the values that are URLs or hosts and the ones in the command lines.
+command lines, `@written` those of them that the call may change, `@hosts` the values that are URLs or hosts and the
+ones in the command lines.
 """
 
 from __future__ import annotations
@@ -155,8 +156,17 @@ def _is_argv(argv: _Argv, runs: bool) -> bool:  # noqa: FBT001
 
 
 def _paths(context: EvalContext) -> Selection:
-    files = SELECTORS["@files"](context)
-    named, trouble = _in_commands(context, lambda found: map(_full_path, filter(_says_where, found.paths)))
+    return _with_commands(context, SELECTORS["@files"](context), _says_where)
+
+
+def _written(context: EvalContext) -> Selection:
+    files = NOTHING if tool_kind(context.tool).reads else SELECTORS["@files"](context)
+    return _with_commands(context, files, lambda path: path.write and _says_where(path))
+
+
+def _with_commands(context: EvalContext, files: Selection, chosen: Callable[[CommandPath], bool]) -> Selection:
+    """Return `files` and the chosen paths of the command lines."""
+    named, trouble = _in_commands(context, lambda found: map(_full_path, filter(chosen, found.paths)))
     if not named and trouble is None:
         return files
     own = [*((path, True) for path in files.exact), *((path, False) for path in files.loose)]
@@ -263,5 +273,6 @@ SELECTORS: Final[dict[str, Callable[[EvalContext], Selection]]] = {
     "@commands": _once("=@commands", _commands),
     "@files": _once("=@files", _files),
     "@paths": _once("=@paths", _paths),
+    "@written": _once("=@written", _written),
     "@hosts": _once("=@hosts", _hosts),
 }

@@ -15,7 +15,7 @@ def texts(line):
         ("cat a /b", [CommandPath("a"), CommandPath("/b")]),
         ("cd /a && cat b", [CommandPath("/a"), CommandPath("b", "/a"), CommandPath("b", None, sure=False)]),
         ("cd /a; cat b", [CommandPath("/a"), CommandPath("b", "/a"), CommandPath("b")]),
-        ("cat < a > b", [CommandPath("a"), CommandPath("b")]),
+        ("cat < a > b", [CommandPath("a"), CommandPath("b", write=True)]),
         ("ls -la --color=never", [CommandPath("never")]),
         ("x=a; cat $x/b", [CommandPath("a"), CommandPath("a/b")]),
         ("echo a", []),
