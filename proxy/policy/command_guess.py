@@ -16,7 +16,7 @@ from proxy.policy.command_mentions import (
     scripts_in,
     starts_programs,
 )
-from proxy.policy.shell import MAX_DEPTH, MAX_SCRIPT, parse_substitutions
+from proxy.policy.shell import MAX_COMMANDS, MAX_DEPTH, MAX_SCRIPT, MAX_WORDS, parse_substitutions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 STDIN: Final = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 TOO_DEEP: Final = "a command too deeply nested"
+TOO_MANY: Final = "more commands than can be judged"
 LATE_SCRIPT: Final = "a script whose text is known only when it runs"
 IS_FED: Final = "a program that reads its commands from standard input"
 _IN_BIN: Final = re.compile(r"(?:^|/)s?bin/[^/]+$")
@@ -42,15 +43,28 @@ class Program(NamedTuple):
 
 
 class Budget:
-    """How much text may still be read: scripts in scripts in words would otherwise take forever."""
+    """How much may still be read: scripts in scripts in words would otherwise take forever.
+
+    A line may be read about three times over; a short one, with its words as scripts, more often.
+    """
 
     def __init__(self) -> None:
-        self._left = 8 * MAX_SCRIPT
+        self._left: int | None = None
+        self._commands = MAX_COMMANDS
+        self._words = MAX_WORDS
 
     def take(self, length: int) -> bool:
-        """Return whether `length` more characters may be read."""
+        """Return whether `length` more characters may be read; the first that are taken are the line itself."""
+        if self._left is None:
+            self._left = MAX_SCRIPT + 3 * length
         self._left -= length + 16
         return self._left > 0
+
+    def take_commands(self, commands: Sequence[SimpleCommand]) -> bool:
+        """Return whether these commands may be looked at too."""
+        self._commands -= len(commands)
+        self._words -= sum(len(command.words) for command in commands)
+        return self._commands >= 0 and self._words >= 0
 
 
 class GuessingFinder(ABC):

@@ -11,7 +11,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Final
 
 from proxy.policy import wrappers
-from proxy.policy.command_guess import IS_FED, LATE_SCRIPT, NEAR, STDIN, TOO_DEEP, GuessingFinder, Program
+from proxy.policy.command_guess import IS_FED, LATE_SCRIPT, NEAR, STDIN, TOO_DEEP, TOO_MANY, GuessingFinder, Program
 from proxy.policy.command_mentions import is_script, leading_names, names_in, program_name
 from proxy.policy.shell import MAX_DEPTH, SimpleCommand, parse_script
 from proxy.policy.shell_words import Word, shape_below
@@ -46,6 +46,9 @@ class ProgramFinder(GuessingFinder):
         self.unreadable = "a NUL character" if "\0" in text else self.unreadable or script.problem
         self.problem = self.problem or self.unreadable
         self.plain = self.plain and not script.writes
+        if not self.budget.take_commands(script.commands):
+            self.problem = self.unreadable = TOO_MANY
+            return
         for simple in script.commands:
             self.simple(simple, depth)
 
