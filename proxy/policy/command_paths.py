@@ -20,13 +20,14 @@ from proxy.policy import wrappers
 from proxy.policy.command_expand import MAX_TEXTS, UNKNOWN_TEXT, expand_word, spoken_text
 from proxy.policy.command_guess import TOO_DEEP, Budget
 from proxy.policy.command_mentions import program_name
+from proxy.policy.command_places import is_inside, local_words
 from proxy.policy.command_unwrap import ProgramFinder
 from proxy.policy.command_writes import READERS, written_words
 from proxy.policy.globs import is_glob
 from proxy.policy.shell import MAX_DEPTH
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from proxy.policy.shell import SimpleCommand
     from proxy.policy.shell_words import Word
@@ -197,6 +198,13 @@ class _PathFinder(ProgramFinder):
             self._remember(name, args, simple)
             self._take(name, args, simple)
 
+    def _see_through(self, name: str, args: tuple[Word, ...], simple: SimpleCommand, depth: int) -> None:
+        before = dict(self.paths)
+        super()._see_through(name, args, simple, depth)
+        if is_inside(name, [word.text for word in args]):
+            # What runs in a container has files of its own; what it gets of ours is mounted.
+            self.paths = before
+
     def _change_folder(self, args: list[str], simple: SimpleCommand) -> None:
         target = next((arg for arg in args if not arg.startswith("-")), "-" if "-" in args else "~")
         self._word(target)
@@ -259,14 +267,16 @@ class _PathFinder(ProgramFinder):
             name == "find" and any(arg in wrappers.EXECUTING or arg == "-delete" for arg in args)
         )
         written = written_words(name, args)
-        for text in self._path_words(base, args):
+        places = local_words(name, args, listed=not simple.feeds)
+        for text in self._path_words(base, places):
             self._word(text, everything=everything, write=text in written.words)
         for text in written.made:
             self._word(text, sure=False, write=True)
         self.folders = before
 
-    def _path_words(self, name: str, args: list[str]) -> Iterator[str]:
+    def _path_words(self, name: str, places: Iterable[str]) -> Iterator[str]:
         """Return the words that may be paths: not prose, and not the pattern of a search."""
+        args = list(places)
         pattern = name in programs.PATTERN_FIRST and not any(arg.startswith(programs.PATTERN_OPTIONS) for arg in args)
         prose = False
         for arg in args:
