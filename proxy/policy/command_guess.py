@@ -42,6 +42,14 @@ class Program(NamedTuple):
     path: str
 
 
+# A file's name with an ending, perhaps by pattern, that cannot be taken for an option.
+_FILE: Final = re.compile(r"[\w*?./][\w*?./-]*\.[A-Za-z]\w*")
+
+
+def _computes(word: Word) -> bool:
+    return any(piece.kind not in ("bare", "quoted") for piece in word.pieces)
+
+
 class Budget:
     """How much may still be read: scripts in scripts in words would otherwise take forever.
 
@@ -83,6 +91,7 @@ class GuessingFinder(ABC):
         self.maybe: list[Program] = []
         self.written: dict[str, str] = {}
         self.said = ""
+        self.loops: set[str] = set()
         self.mentioned: set[str] = set()
         self.problem: str | None = None
         self.unreadable: str | None = None
@@ -155,6 +164,8 @@ class GuessingFinder(ABC):
         if name in wrappers.INERT or name in wrappers.WRAPPERS or name in wrappers.SHELLS:
             self._options(name, args, depth)
             return
+        if name in wrappers.HAVE_OWN_WORDS:
+            args = tuple(word for word in args if word.text not in wrappers.OWN_WORDS)
         for i, word in enumerate(args if self.guesses or name in wrappers.RUNNERS else ()):
             self.mentioned.update(names_in(word.text) if name in wrappers.RUNNERS else ())
             self.take_unknown(word, args[i + 1 :] if i < NEAR else (), depth, sure=name in wrappers.RUNNERS)
@@ -169,10 +180,24 @@ class GuessingFinder(ABC):
                 self.maybe_script(inner, depth, sure=starts)
         if simple.piped and (not args or args[-1].text in STDIN):
             self.problem = IS_FED
-        if any((word.dynamic and not word.text) or any(p.kind == "process" for p in word.pieces) for word in args):
+        if any((word.dynamic and not word.text and not self.is_listed_file(word)) or any(p.kind == "process" for p in word.pieces) for word in args):
             self.problem = LATE_SCRIPT
         # Code that the line feeds it: an allow of the interpreter does not cover that.
         self.plain = self.plain and not simple.fed
+
+    def is_listed_file(self, word: Word) -> bool:
+        """Return whether a word is the variable of a loop over files: `for f in *.py; do python "$f"; done`."""
+        return len(word.pieces) > 0 and all(
+            piece.kind == "variable" and piece.text in self.loops
+            for piece in word.pieces
+            if piece.kind != "quoted" or piece.text
+        )
+
+    def note_loop(self, words: Sequence[Word]) -> None:
+        """Note a loop whose words are files by their names, so that no option or code can be among them."""
+        if words and len(words) > 1:
+            known = all(_FILE.fullmatch(word.text) and not _computes(word) for word in words[1:])
+            (self.loops.add if known else self.loops.discard)(words[0].text)
 
     def _options(self, name: str, args: tuple[Word, ...], depth: int) -> None:
         """Note the programs that options of a program with harmless words may name: `tar -I curl`."""
