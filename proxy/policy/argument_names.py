@@ -79,8 +79,8 @@ _OTHER_LANGUAGES: Final = frozenset(
         *("javascript", "code", "notebook", "cell", "jupyter", "lua", "kql", "promql", "editor", "edit", "playwright"),
     )
 )
-# Tools that only read begin with one of the first words and have none of the second. Servers name their tools, agents do
-# not; a server that lies about its tool could do what it likes anyway.
+# Tools that only read begin with one of the first words and have none of the second. Servers name their tools, agents
+# do not; a server that lies about its tool could do what it likes anyway.
 _READING: Final = frozenset(
     (
         *("read", "get", "list", "search", "find", "view", "stat", "show", "cat", "head", "tail", "grep", "glob", "ls"),

@@ -180,7 +180,11 @@ class GuessingFinder(ABC):
                 self.maybe_script(inner, depth, sure=starts)
         if simple.piped and (not args or args[-1].text in STDIN):
             self.problem = IS_FED
-        if any((word.dynamic and not word.text and not self.is_listed_file(word)) or any(p.kind == "process" for p in word.pieces) for word in args):
+        if any(
+            (word.dynamic and not word.text and not self.is_listed_file(word))
+            or any(p.kind == "process" for p in word.pieces)
+            for word in args
+        ):
             self.problem = LATE_SCRIPT
         # Code that the line feeds it: an allow of the interpreter does not cover that.
         self.plain = self.plain and not simple.fed

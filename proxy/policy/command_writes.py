@@ -20,8 +20,8 @@ def _names(text: str) -> frozenset[str]:
 
 
 READERS: Final = _names(
-    "cat tac less more most bat batcat head tail wc grep egrep fgrep zgrep rg ag ack ls dir vdir ll la exa eza lsd tree "
-    "stat file du df diff cmp comm diff3 sdiff colordiff delta od hexdump strings md5sum sha1sum sha256sum sha512sum "
+    "cat tac less more most bat batcat head tail wc grep egrep fgrep zgrep rg ag ack ls dir vdir ll la exa eza lsd "
+    "tree stat file du df diff cmp comm diff3 sdiff colordiff delta od hexdump strings md5sum sha1sum sha256sum sha512sum "
     "shasum cksum b2sum cut paste join nl fold fmt pr tr rev column test [ [[ source . cd pushd popd find fd fdfind "
     "realpath readlink basename dirname which whereis type man tldr sort base64 base32 jq shellcheck lsattr getfacl "
     "export declare typeset local readonly unset set alias read mapfile readarray let return exit sed gsed awk gawk "
@@ -34,7 +34,7 @@ COPIERS: Final = _names("cp gcp scp rsync install ginstall ditto")
 MOVERS: Final = _names("mv gmv ln gln link")
 # git's words that change no file which is named behind them.
 GIT_READS: Final = _names(
-    "status log diff show add blame ls-files grep commit rev-parse cat-file check-ignore stage ls-tree shortlog annotate"
+    "status log diff show add blame ls-files grep commit rev-parse cat-file check-ignore stage ls-tree shortlog"
 )
 # A value behind one of these is where a reading program writes: `sort -o x`, `find -fprint x`.
 _OUTPUTS: Final = ("-o", "-O", "--output", "-fprint", "-fprint0", "-fprintf", "-fls", "--in-place", "-i", "--outfile")

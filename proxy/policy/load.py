@@ -114,9 +114,7 @@ def policy_files(path: Path) -> tuple[Path, ...]:
     return (path,)
 
 
-def compile_sources(
-    sources: Sequence[PolicySource], *, version: str = "", home: str | None = None
-) -> CompiledPolicy:
+def compile_sources(sources: Sequence[PolicySource], *, version: str = "", home: str | None = None) -> CompiledPolicy:
     """Compile several files to one policy: rules add up, and the stricter default holds."""
     homes = [named for source in sources if source.content.home for named in as_tuple(source.content.home)]
     defaults = {source.content.default for source in sources} - {None}
