@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 MAX_PATHS: Final = 2000
 _MAX_FOLDERS: Final = 8
 _MAX_PARTS: Final = 32
-# Behind one of these a path may begin inside a word: `--file=/etc/x`, `a=@/etc/x`, `host:/etc/x`, `x,/etc/y`.
-_SPLIT: Final = re.compile(r"[=@,:<>|;\s]+")
+# Behind one of these a path may begin inside a word: `--file=/etc/x`, `a=@/etc/x`, `host:/etc/x`, `x{/etc/y`.
+_SPLIT: Final = re.compile(r"[=@,:<>|;{(\s]+")
 _CODE_PATH: Final = re.compile(r"""(?:(?<=["'`\s(=\[,<>])|(?<=["'`\s(=]@))(?:~|\.{0,2}/)[^\s"'`()\[\]{}<>;,|]*""")
 _JOINED_LITERALS: Final = re.compile(r"""["']\s*[+.,]?\s*["']""")
 _SED_FILE: Final = re.compile(r"(?:^|[\s;{}\d$/!])([rRwW])\s*([^\s;}][^\n;}]*)")

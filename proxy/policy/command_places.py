@@ -57,7 +57,7 @@ def _mounted(args: Sequence[str]) -> Iterator[str]:
 
 
 def _host_side(volume: str) -> str:
-    drive = volume[:2] if volume[1:3] in (":\\", ":/") else ""
+    drive = volume[:2] if volume[:1].isalpha() and volume[1:3] in (":\\", ":/") else ""
     return drive + volume[len(drive) :].partition(":")[0]
 
 

@@ -21,7 +21,7 @@ def _names(text: str) -> frozenset[str]:
 
 READERS: Final = _names(
     "cat tac less more most bat batcat head tail wc grep egrep fgrep zgrep rg ag ack ls dir vdir ll la exa eza lsd "
-    "tree stat file du df diff cmp comm diff3 sdiff colordiff delta od hexdump strings md5sum sha1sum sha256sum sha512sum "
+    "tree stat file du df diff cmp comm diff3 sdiff delta od hexdump strings md5sum sha1sum sha256sum sha512sum "
     "shasum cksum b2sum cut paste join nl fold fmt pr tr rev column test [ [[ source . cd pushd popd find fd fdfind "
     "realpath readlink basename dirname which whereis type man tldr sort base64 base32 jq shellcheck lsattr getfacl "
     "export declare typeset local readonly unset set alias read mapfile readarray let return exit sed gsed awk gawk "
