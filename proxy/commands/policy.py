@@ -5,9 +5,12 @@ Exit codes: 0 success, 1 the policy is invalid or a test failed, 3 a replay foun
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 import typer
 from pydantic import ValidationError
@@ -17,6 +20,8 @@ from rich.table import Table
 from rich.tree import Tree
 
 from proxy.commands import replay
+from proxy.commands.audit.query import find_events
+from proxy.commands.options import ConfigFile, StateDir, trail_settings
 from proxy.core.model import Call
 from proxy.errors import PolicyError
 from proxy.policy.detector_rules import lint_detectors
@@ -24,12 +29,16 @@ from proxy.policy.explain import ConditionTrace, Explanation
 from proxy.policy.explain import explain as explain_call
 from proxy.policy.lint import lint, lint_egress
 from proxy.policy.load import PolicyFileError, PolicySource, compile_sources, load_policy, load_sources
+from proxy.policy.replay import recorded_call
 from proxy.policy.rule_tests import Coverage, TestResult, coverage, run_policy_tests, run_tests
 from proxy.policy.rules import EgressRule, PolicyFile, Rule, TestCall, describe_coverage
 from proxy.redact import builtin
 from proxy.system.package_data import policies_dir
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy.config import Settings
     from proxy.policy.decide import CompiledPolicy
 
 app = typer.Typer(help="Check, test, explain and replay policies.", no_args_is_help=True)
@@ -38,6 +47,7 @@ app.command("replay", epilog=replay.EPILOG)(replay.replay)
 PolicyPath = Annotated[
     Path | None, typer.Argument(help="Policy file, or a folder of policy files; default: the shipped policy.")
 ]
+_AUDIT_ID: Final = re.compile(r"[0-9a-z][0-9a-z-]*")
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -159,17 +169,30 @@ def _show_tests(results: tuple[TestResult, ...], covered: tuple[Coverage, ...]) 
     console.print(f"{passed} of {len(results)} tests passed; {complete} of {len(covered)} rules covered")
 
 
-@app.command(epilog="Example:  interlock policy explain policies/ --call call.json")
+@app.command(
+    epilog='Example:  interlock policy explain --call \'{"tool": "shell", "arguments": {"command": "ls /etc"}}\''
+)
 def explain(
     path: PolicyPath = None,
     *,
-    call: Annotated[Path, typer.Option(help="A JSON file: {server, tool, agent, method, arguments}.")],
+    call: Annotated[
+        str,
+        typer.Option(
+            metavar="JSON|FILE|ID",
+            help="The call: {server, tool, agent, method, arguments} as JSON or in a file, or the audit id of one.",
+        ),
+    ],
+    state_dir: StateDir = None,
+    config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show how a call is decided: which rules were checked, what each compared, and which one won."""
+    """Show how a call is decided: what decided, which rules were checked, and what each compared.
+
+    Of a recorded call, secrets in the arguments are masked.
+    """
     try:
         policy = load_policy(_path(path), builtin())
-        asked = _read_call(call)
+        asked = _read_call(call, partial(trail_settings, None, state_dir, config))
     except PolicyError as error:
         _fail(error, as_json=as_json)
     explanation = explain_call(policy, asked)
@@ -179,18 +202,32 @@ def explain(
         _show_explanation(explanation)
 
 
-def _read_call(file: Path) -> Call:
+def _read_call(given: str, settings: Callable[[], Settings]) -> Call:
+    """Return a call that is given as JSON, as a file or by its audit id. Raises PolicyError or ConfigError."""
+    if given.lstrip().startswith(("{", "[")):
+        return _parse_call(given, "--call")
+    if not _AUDIT_ID.fullmatch(given) or Path(given).exists():
+        try:
+            return _parse_call(Path(given).read_bytes(), given)
+        except OSError as error:
+            raise PolicyError(f"cannot read {given}: {error.strerror}; give JSON, a file or an audit id") from None
+    events = asyncio.run(find_events(settings(), given))
+    decided = next((event for event in events if event.get("kind") == "decided"), None)
+    if decided is None:
+        raise PolicyError(f"nothing was decided under the id {given}; `interlock audit query` lists calls")
+    return recorded_call(decided)
+
+
+def _parse_call(text: str | bytes, source: str) -> Call:
     try:
-        return TestCall.model_validate(json.loads(file.read_bytes())).as_call()
-    except OSError as error:
-        raise PolicyError(f"cannot read {file}: {error.strerror}") from None
+        return TestCall.model_validate(json.loads(text)).as_call()
     except ValueError as error:
         why = str(error)
         if isinstance(error, ValidationError):
             first = error.errors()[0]
             why = ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))
         raise PolicyError(
-            f'{file}: not a call ({why}); write {{"tool": "read_file", "arguments": {{"path": "/etc/passwd"}}}}'
+            f'{source}: not a call ({why}); write {{"tool": "read_file", "arguments": {{"path": "/etc/passwd"}}}}'
         ) from None
 
 
@@ -200,7 +237,8 @@ def _show_explanation(explanation: Explanation) -> None:
     title = f"{decision.outcome} · {decision.reason}" + (f" · {decision.rule}" if decision.rule else "")
     tree = Tree(escape(title))
     tree.add(escape(f"because {explanation.because}"))
-    for trace in explanation.looked_at:
+    # What decided comes first, then what matched too, then the rest.
+    for trace in sorted(explanation.looked_at, key=lambda trace: (trace.rule != decision.rule, not trace.matched)):
         mark = "matched" if trace.matched else "did not match"
         branch = tree.add(escape(f"{trace.rule} ({trace.action}, {trace.mode}) {mark}: {trace.why}"))
         if trace.condition is not None:

@@ -16,6 +16,7 @@ from proxy.config import Settings, load_settings
 from proxy.core.ids import new_id
 from proxy.core.model import Context, Principal
 from proxy.errors import ConfigError, StartError, TracingError
+from proxy.policy.home import own_home
 from proxy.sandbox.process_reaper import kill_descendants, set_subreaper
 from proxy.sandbox.server_process import Launch, plan_launch
 from proxy.system import log_setup
@@ -102,13 +103,16 @@ def _strace(trace: str, name: str) -> str | None:
 
 async def _serve(settings: Settings, context: Context, launch: Launch, strace: str | None) -> int:
     from proxy.audit.local_log_files import RunLog  # noqa: PLC0415
-    from proxy.runtime.wiring import Components  # noqa: PLC0415  slow to import, not needed for --help
+    from proxy.runtime.wiring import Components, preload  # noqa: PLC0415  slow to import, not needed for --help
     from proxy.stdio.pipes import DescriptorReader, DescriptorWriter, take_standard_streams  # noqa: PLC0415
     from proxy.stdio.runner import StdioRunner  # noqa: PLC0415
     from proxy.trace.live_trace import LiveTrace  # noqa: PLC0415
 
     open_log = partial(RunLog, settings.state_dir, max_bytes=settings.audit_log_limit)
-    components = Components(settings, open_log, lambda _: runner.tools_changed(), server=context.server)
+    preloaded = preload(settings, own_home(launch.argv, os.environ))
+    components = Components(
+        settings, open_log, lambda _: runner.tools_changed(), server=context.server, preloaded=preloaded
+    )
     channel = watch = None
     if strace is not None:
         channel = TracePipe()

@@ -2,8 +2,8 @@
 
 Paths: `path`, `arguments.path`, `files[*].path`, `list[0]`, `["odd.key"]`, `*` (any key),
 `**.url` (at any depth), `**` (every scalar), `path.**` (the value and every scalar inside it;
-scalars of a type that the operator does not compare are ignored). `@paths`, `@commands` and `@hosts`
-select by what a value is (`selectors`).
+scalars of a type that the operator does not compare are ignored). `@paths`, `@written`, `@commands` and
+`@hosts` select by what a value is (`selectors`).
 
 A key is found in any case, because some servers decode `Path` as `path`. JSON inside a string
 is searched too, because some servers parse it.

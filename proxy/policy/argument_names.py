@@ -79,6 +79,20 @@ _OTHER_LANGUAGES: Final = frozenset(
         *("javascript", "code", "notebook", "cell", "jupyter", "lua", "kql", "promql", "editor", "edit", "playwright"),
     )
 )
+# Tools that only read begin with one of the first words and have none of the second. Servers name their tools, agents
+# do not; a server that lies about its tool could do what it likes anyway.
+_READING: Final = frozenset(
+    (
+        *("read", "get", "list", "search", "find", "view", "stat", "show", "cat", "head", "tail", "grep", "glob", "ls"),
+        *("describe", "directory", "fetch", "count", "tree", "check", "diff", "compare", "info", "inspect", "lint"),
+    )
+)
+_WRITING: Final = frozenset(
+    (
+        *("write", "edit", "create", "update", "set", "put", "append", "replace", "delete", "remove", "move", "copy"),
+        *("rename", "save", "patch", "apply", "insert", "modify", "change", "fix", "run", "execute", "download"),
+    )
+)
 _WEB_TOOLS: Final = frozenset(("api", "http", "https", "rest", "request", "endpoint", "webhook"))
 
 
@@ -103,6 +117,7 @@ class ToolKind(NamedTuple):
     runs: bool  # command lines
     other_language: bool
     web: bool  # requests to a web service
+    reads: bool  # files, and changes none
 
 
 @lru_cache(maxsize=2048)
@@ -133,4 +148,15 @@ def tool_kind(name: str) -> ToolKind:
     shell = not _SHELLS.isdisjoint(words) or any(part in bare for part in ("shell", "bash", "terminal"))
     runs = shell or not _RUNNING.isdisjoint(words) or any(part in bare for part in ("exec", "command"))
     other = not _OTHER_LANGUAGES.isdisjoint(words) or plain != name[:200] or "sql" in bare
-    return ToolKind(runs and (shell or not other), other and not shell, not _WEB_TOOLS.isdisjoint(words))
+    return ToolKind(
+        runs=runs and (shell or not other),
+        other_language=other and not shell,
+        web=not _WEB_TOOLS.isdisjoint(words),
+        reads=_only_reads(plain, words),
+    )
+
+
+def _only_reads(name: str, words: set[str]) -> bool:
+    # The verb may follow a prefix that names the server: `fs_read_file`, `files.list`.
+    leading = [word.lower() for word in _WORDS.findall(name)[:2]]
+    return not _READING.isdisjoint(leading) and _WRITING.isdisjoint(words)

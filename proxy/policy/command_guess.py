@@ -16,7 +16,7 @@ from proxy.policy.command_mentions import (
     scripts_in,
     starts_programs,
 )
-from proxy.policy.shell import MAX_DEPTH, MAX_SCRIPT, parse_substitutions
+from proxy.policy.shell import MAX_COMMANDS, MAX_DEPTH, MAX_SCRIPT, MAX_WORDS, parse_substitutions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 STDIN: Final = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 TOO_DEEP: Final = "a command too deeply nested"
+TOO_MANY: Final = "more commands than can be judged"
 LATE_SCRIPT: Final = "a script whose text is known only when it runs"
 IS_FED: Final = "a program that reads its commands from standard input"
 _IN_BIN: Final = re.compile(r"(?:^|/)s?bin/[^/]+$")
@@ -41,16 +42,37 @@ class Program(NamedTuple):
     path: str
 
 
+# A file's name with an ending, perhaps by pattern, that cannot be taken for an option.
+_FILE: Final = re.compile(r"[\w*?./][\w*?./-]*\.[A-Za-z]\w*")
+
+
+def _computes(word: Word) -> bool:
+    return any(piece.kind not in ("bare", "quoted") for piece in word.pieces)
+
+
 class Budget:
-    """How much text may still be read: scripts in scripts in words would otherwise take forever."""
+    """How much may still be read: scripts in scripts in words would otherwise take forever.
+
+    A line may be read about three times over; a short one, with its words as scripts, more often.
+    """
 
     def __init__(self) -> None:
-        self._left = 8 * MAX_SCRIPT
+        self._left: int | None = None
+        self._commands = MAX_COMMANDS
+        self._words = MAX_WORDS
 
     def take(self, length: int) -> bool:
-        """Return whether `length` more characters may be read."""
+        """Return whether `length` more characters may be read; the first that are taken are the line itself."""
+        if self._left is None:
+            self._left = MAX_SCRIPT + 3 * length
         self._left -= length + 16
         return self._left > 0
+
+    def take_commands(self, commands: Sequence[SimpleCommand]) -> bool:
+        """Return whether these commands may be looked at too."""
+        self._commands -= len(commands)
+        self._words -= sum(len(command.words) for command in commands)
+        return self._commands >= 0 and self._words >= 0
 
 
 class GuessingFinder(ABC):
@@ -69,6 +91,7 @@ class GuessingFinder(ABC):
         self.maybe: list[Program] = []
         self.written: dict[str, str] = {}
         self.said = ""
+        self.loops: set[str] = set()
         self.mentioned: set[str] = set()
         self.problem: str | None = None
         self.unreadable: str | None = None
@@ -141,6 +164,8 @@ class GuessingFinder(ABC):
         if name in wrappers.INERT or name in wrappers.WRAPPERS or name in wrappers.SHELLS:
             self._options(name, args, depth)
             return
+        if name in wrappers.HAVE_OWN_WORDS:
+            args = tuple(word for word in args if word.text not in wrappers.OWN_WORDS)
         for i, word in enumerate(args if self.guesses or name in wrappers.RUNNERS else ()):
             self.mentioned.update(names_in(word.text) if name in wrappers.RUNNERS else ())
             self.take_unknown(word, args[i + 1 :] if i < NEAR else (), depth, sure=name in wrappers.RUNNERS)
@@ -155,10 +180,28 @@ class GuessingFinder(ABC):
                 self.maybe_script(inner, depth, sure=starts)
         if simple.piped and (not args or args[-1].text in STDIN):
             self.problem = IS_FED
-        if any((word.dynamic and not word.text) or any(p.kind == "process" for p in word.pieces) for word in args):
+        if any(
+            (word.dynamic and not word.text and not self.is_listed_file(word))
+            or any(p.kind == "process" for p in word.pieces)
+            for word in args
+        ):
             self.problem = LATE_SCRIPT
         # Code that the line feeds it: an allow of the interpreter does not cover that.
         self.plain = self.plain and not simple.fed
+
+    def is_listed_file(self, word: Word) -> bool:
+        """Return whether a word is the variable of a loop over files: `for f in *.py; do python "$f"; done`."""
+        return len(word.pieces) > 0 and all(
+            piece.kind == "variable" and piece.text in self.loops
+            for piece in word.pieces
+            if piece.kind != "quoted" or piece.text
+        )
+
+    def note_loop(self, words: Sequence[Word]) -> None:
+        """Note a loop whose words are files by their names, so that no option or code can be among them."""
+        if words and len(words) > 1:
+            known = all(_FILE.fullmatch(word.text) and not _computes(word) for word in words[1:])
+            (self.loops.add if known else self.loops.discard)(words[0].text)
 
     def _options(self, name: str, args: tuple[Word, ...], depth: int) -> None:
         """Note the programs that options of a program with harmless words may name: `tar -I curl`."""

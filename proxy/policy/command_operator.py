@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from proxy.policy.command_escapes import escapes_of
@@ -166,8 +167,13 @@ def _has_word(wanted: str, args: tuple[Word, ...]) -> bool:
     if wanted.startswith("-") and len(wanted) > 1:
         letters = "".join(text[1:] for text in texts if text.startswith("-") and not text.startswith("--"))
         return all(c in letters or (c in LONG and any(_is_long(LONG[c], text) for text in texts)) for c in wanted[1:])
-    fits = compile_globs([wanted])
+    fits = _word_glob(wanted)
     return any(fits(text) or fits(plain_path(text)) for text in texts)
+
+
+@lru_cache(maxsize=1024)
+def _word_glob(wanted: str) -> Callable[[str], bool]:
+    return compile_globs([wanted])
 
 
 def _is_long(wanted: str, text: str) -> bool:

@@ -20,12 +20,14 @@ from proxy.policy import wrappers
 from proxy.policy.command_expand import MAX_TEXTS, UNKNOWN_TEXT, expand_word, spoken_text
 from proxy.policy.command_guess import TOO_DEEP, Budget
 from proxy.policy.command_mentions import program_name
+from proxy.policy.command_places import is_inside, local_words
 from proxy.policy.command_unwrap import ProgramFinder
+from proxy.policy.command_writes import READERS, written_words
 from proxy.policy.globs import is_glob
 from proxy.policy.shell import MAX_DEPTH
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from proxy.policy.shell import SimpleCommand
     from proxy.policy.shell_words import Word
@@ -33,11 +35,11 @@ if TYPE_CHECKING:
 MAX_PATHS: Final = 2000
 _MAX_FOLDERS: Final = 8
 _MAX_PARTS: Final = 32
-# Behind one of these a path may begin inside a word: `--file=/etc/x`, `a=@/etc/x`, `host:/etc/x`, `x,/etc/y`.
-_SPLIT: Final = re.compile(r"[=@,:<>|;\s]+")
+# Behind one of these a path may begin inside a word: `--file=/etc/x`, `a=@/etc/x`, `host:/etc/x`, `x{/etc/y`.
+_SPLIT: Final = re.compile(r"[=@,:<>|;{(\s]+")
 _CODE_PATH: Final = re.compile(r"""(?:(?<=["'`\s(=\[,<>])|(?<=["'`\s(=]@))(?:~|\.{0,2}/)[^\s"'`()\[\]{}<>;,|]*""")
 _JOINED_LITERALS: Final = re.compile(r"""["']\s*[+.,]?\s*["']""")
-_SED_FILE: Final = re.compile(r"(?:^|[\s;{}\d$/!])[rRwW]\s*([^\s;}][^\n;}]*)")
+_SED_FILE: Final = re.compile(r"(?:^|[\s;{}\d$/!])([rRwW])\s*([^\s;}][^\n;}]*)")
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s\"'`<>|)]+")
 _DEV: Final = re.compile(r"/dev/(?:tcp|udp)/([^/\s\"']+)")
 _COMPUTED: Final = "text that the command line computes, such as by base64 or sed"
@@ -56,12 +58,14 @@ class CommandPath(NamedTuple):
     """One path: its text, and the folder it starts from where `text` is relative and the line says which.
 
     `text` may start with `~` and hold globs; `**` at its end says that everything below is meant. Without `sure` the
-    word is a path only to some programs: a deny counts it, an allow does not need it.
+    word is a path only to some programs: a deny counts it, an allow does not need it. With `write` the line may
+    change what is there, and not only read it.
     """
 
     text: str
     folder: str | None = None
     sure: bool = True
+    write: bool = False
 
 
 class CommandPaths(NamedTuple):
@@ -101,6 +105,7 @@ class _PathFinder(ProgramFinder):
         self.computed = False
         self.spoken = False
         self.changed = False
+        self.piped_words: list[str] = []
 
     def fresh(self, *, guess: bool) -> _PathFinder:
         return _PathFinder(guess=guess, budget=self.budget)
@@ -149,7 +154,7 @@ class _PathFinder(ProgramFinder):
     def _redirect(self, operator: str, targets: Sequence[Word]) -> None:
         for target in targets:
             if not (operator.endswith("&") and target.text.rstrip("-").isdecimal()):
-                self._word(target.text)
+                self._word(target.text, write=">" in operator)
 
     def _compute(self, words: Sequence[Word], simple: SimpleCommand) -> None:
         """Notice text of the line that goes through a program which changes it, and is then read as words."""
@@ -193,6 +198,13 @@ class _PathFinder(ProgramFinder):
             self._remember(name, args, simple)
             self._take(name, args, simple)
 
+    def _see_through(self, name: str, args: tuple[Word, ...], simple: SimpleCommand, depth: int) -> None:
+        before = dict(self.paths)
+        super()._see_through(name, args, simple, depth)
+        if is_inside(name, [word.text for word in args]):
+            # What runs in a container has files of its own; what it gets of ours is mounted.
+            self.paths = before
+
     def _change_folder(self, args: list[str], simple: SimpleCommand) -> None:
         target = next((arg for arg in args if not arg.startswith("-")), "-" if "-" in args else "~")
         self._word(target)
@@ -215,6 +227,7 @@ class _PathFinder(ProgramFinder):
         text = spoken_text(said)
         if simple.feeds and text:
             self._word(text, sure=False)
+            self.piped_words = text.split()[:MAX_TEXTS]
 
     def _remember(self, name: str, args: list[str], simple: SimpleCommand) -> None:
         if name in ("export", "declare", "typeset", "local", "readonly", "env", "set"):
@@ -241,8 +254,10 @@ class _PathFinder(ProgramFinder):
             for text in (*args, *simple.fed):
                 self._literals(text, sed=base.endswith("sed"))
         elif name in programs.CONSUMERS or name in wrappers.FED:
-            for text in simple.fed:
-                self._word(text, sure=False)
+            # What is piped into `xargs` becomes words of the program behind it.
+            reads = name in ("xargs", "parallel") and any(program_name(arg) in READERS for arg in args)
+            for text in (*simple.fed, *(self.piped_words if simple.piped else ())):
+                self._word(text, sure=False, write=not reads)
         before = list(self.folders)
         for option, value in pairwise(args):
             if option in programs.FOLDER_OPTIONS:
@@ -251,12 +266,17 @@ class _PathFinder(ProgramFinder):
         everything = everything or (
             name == "find" and any(arg in wrappers.EXECUTING or arg == "-delete" for arg in args)
         )
-        for text in self._path_words(base, args):
-            self._word(text, everything=everything)
+        written = written_words(name, args)
+        places = local_words(name, args, listed=not simple.feeds)
+        for text in self._path_words(base, places):
+            self._word(text, everything=everything, write=text in written.words)
+        for text in written.made:
+            self._word(text, sure=False, write=True)
         self.folders = before
 
-    def _path_words(self, name: str, args: list[str]) -> Iterator[str]:
+    def _path_words(self, name: str, places: Iterable[str]) -> Iterator[str]:
         """Return the words that may be paths: not prose, and not the pattern of a search."""
+        args = list(places)
         pattern = name in programs.PATTERN_FIRST and not any(arg.startswith(programs.PATTERN_OPTIONS) for arg in args)
         prose = False
         for arg in args:
@@ -274,12 +294,12 @@ class _PathFinder(ProgramFinder):
         self.complete = False
         for text in (code, _JOINED_LITERALS.sub("", code)):
             for match in _CODE_PATH.finditer(text[:65_536]):
-                self._word(match[0], sure=False)
+                self._word(match[0], sure=False, write=not sed)
             for match in _URL.finditer(text):
                 self.hosts[match[0]] = None
         if sed:
             for match in _SED_FILE.finditer(code):
-                self._word(match[1], sure=False)
+                self._word(match[2], sure=False, write=match[1] in "wW")
         if any(maker in code for maker in _MAKERS):
             self.computed = True
 
@@ -297,22 +317,22 @@ class _PathFinder(ProgramFinder):
                 self.hosts[value.removeprefix("@")] = None
                 self.hosts[value.partition("::")[0]] = None
 
-    def _word(self, text: str, *, sure: bool = True, everything: bool = False) -> None:
+    def _word(self, text: str, *, sure: bool = True, everything: bool = False, write: bool = False) -> None:
         """Take a word as a path, and the paths inside it."""
         for match in _DEV.finditer(text):
             self.hosts[match[1]] = None
         is_option = text.startswith("-") and text != "-"
         whole = text.partition("=")[2] if is_option else text
         if whole:
-            self._add(whole, sure=sure and not _is_number(whole), everything=everything)
+            self._add(whole, sure=sure and not _is_number(whole), everything=everything, write=write)
         parts = [part for part in _SPLIT.split(text)[:_MAX_PARTS] if part and part != whole]
         if is_option and not text.startswith("--"):
             parts += [text[2:], *(text[i:] for i in (text.find("/"), text.find("~")) if i > 0)]
         for part in parts:
             if part.startswith(("/", "~", UNKNOWN_TEXT)) or (not part.startswith("-") and self.folders != [None]):
-                self._add(part, sure=False, everything=everything)
+                self._add(part, sure=False, everything=everything, write=write)
 
-    def _add(self, text: str, *, sure: bool, everything: bool) -> None:
+    def _add(self, text: str, *, sure: bool, everything: bool, write: bool) -> None:
         if UNKNOWN_TEXT in text:
             self.complete = False
             sure = False
@@ -320,7 +340,8 @@ class _PathFinder(ProgramFinder):
             absolute = known.startswith(("/", "~"))
             for i, folder in enumerate([None] if absolute else self.folders):
                 certain = sure and (i == 0 or not self.certain)
-                self.paths[CommandPath(known, folder, certain)] = None
+                self.paths[CommandPath(known, folder, certain, write)] = None
+                # Not written: `rm -r .git` plants nothing in .git/hooks.
                 if everything and (absolute or folder is not None):
                     self.paths[CommandPath(known.rstrip("/") + "/**", folder, certain)] = None
 

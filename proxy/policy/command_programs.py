@@ -47,7 +47,9 @@ TRANSFORMERS: Final = _names(
 )
 # These of them only write codes, unless they are told to decode.
 ENCODERS: Final = _names("base64 base32 basenc")
-CONSUMERS: Final = _names("xargs parallel read mapfile readarray eval source . tee")
+CONSUMERS: Final = _names(
+    "xargs parallel read mapfile readarray eval source . tee sqlite3 psql mysql mariadb duckdb ftp sftp lftp smbclient"
+)
 # Every operand may be a host. `git`, `docker` and package managers name theirs by URLs alone.
 NETWORK: Final = _names(
     "curl wget nc ncat netcat socat telnet ftp tftp lftp ssh scp sftp rsync mosh autossh ping ping6 fping traceroute "

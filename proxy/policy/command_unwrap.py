@@ -11,7 +11,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Final
 
 from proxy.policy import wrappers
-from proxy.policy.command_guess import IS_FED, LATE_SCRIPT, NEAR, STDIN, TOO_DEEP, GuessingFinder, Program
+from proxy.policy.command_guess import IS_FED, LATE_SCRIPT, NEAR, STDIN, TOO_DEEP, TOO_MANY, GuessingFinder, Program
 from proxy.policy.command_mentions import is_script, leading_names, names_in, program_name
 from proxy.policy.shell import MAX_DEPTH, SimpleCommand, parse_script
 from proxy.policy.shell_words import Word, shape_below
@@ -46,6 +46,9 @@ class ProgramFinder(GuessingFinder):
         self.unreadable = "a NUL character" if "\0" in text else self.unreadable or script.problem
         self.problem = self.problem or self.unreadable
         self.plain = self.plain and not script.writes
+        if not self.budget.take_commands(script.commands):
+            self.problem = self.unreadable = TOO_MANY
+            return
         for simple in script.commands:
             self.simple(simple, depth)
 
@@ -57,6 +60,8 @@ class ProgramFinder(GuessingFinder):
                 self.problem = LATE_SCRIPT
             if self.prompts and ("$(" in text or "`" in text):
                 self.maybe_script(text, depth, sure=True)
+        if simple.loop:
+            self.note_loop([word for word in simple.words if word.text != "in"])
         words = [] if simple.loop else list(simple.words)
         # `X=1 curl` runs curl. A leading option is what is left of an argv such as `-c "curl x"`.
         while words and (_is_assignment(words[0]) or (words[0].text.startswith("-") and len(words) > 1)):
@@ -67,6 +72,7 @@ class ProgramFinder(GuessingFinder):
     def _assignment(self, word: Word, depth: int) -> None:
         name, _, value = word.text.partition("=")
         self.plain = False
+        self.loops.discard(name)
         self._value(value, depth)
         if name.startswith(wrappers.LOADING):
             self.problem = f"a command that sets {name}"
@@ -81,6 +87,8 @@ class ProgramFinder(GuessingFinder):
             self.simple(simple._replace(words=args), depth + 1)
             return
         self.follow_texts(words, simple, depth)
+        # `read f` and `declare f=…` give the variable of a loop another value.
+        self.loops.difference_update(word.text.partition("=")[0] for word in args)
         name = "sh" if _OWN_EXECUTABLE.search(head.text) else program_name(head.text)
         # `$CMD x`, `find -exec {} ;` and cmd.exe's `%COMSPEC% /c x` can be any program.
         if head.dynamic or "{}" in head.text or name.count("%") > 1 or _DESCRIPTOR.search(head.text):
@@ -140,7 +148,7 @@ class ProgramFinder(GuessingFinder):
                 self.maybe_script(" ".join(quote(word.text) for word in operands[2:]), depth)
         elif reads_stdin and (simple.piped or not simple.fed):
             self.problem = IS_FED
-        elif operands and operands[0].dynamic:
+        elif operands and operands[0].dynamic and not self.is_listed_file(operands[0]):
             self.problem = LATE_SCRIPT
         for text in simple.fed:
             self.script(text, depth + 1)

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+from proxy.policy.wrappers import SHELLS, WRAPPERS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 # Where the home is not known: where Linux, macOS and Windows put homes, and `/`, which is the home of
 # service users and of many containers.
@@ -14,6 +19,8 @@ _HOME: Final = re.compile(
     r"(?=[/\\]|$)",
     re.IGNORECASE,
 )
+# What these start has another home, or may have.
+_ELSEWHERE: Final = frozenset(("docker", "podman", "nerdctl", "kubectl", "oc", "flatpak", "snap", "wsl", "lxc", "su"))
 _OTHERS_HOME: Final = re.compile(r"~([A-Za-z_][\w.-]*)(?=[/\\]|$)", re.ASCII)
 
 
@@ -30,3 +37,11 @@ def expand_home(text: str, homes: tuple[str, ...]) -> tuple[str, ...] | None:
     # A known home may be this user's, wherever it is.
     mine = tuple(home for home in homes if home.rstrip("/").rpartition("/")[2] == user)
     return tuple(place + rest for place in dict.fromkeys((*mine, *places)))
+
+
+def own_home(argv: Sequence[str], environ: Mapping[str, str]) -> str | None:
+    """Return the home of a server that starts as `argv` here; None where it may have another one."""
+    home = environ.get("HOME", "").rstrip("/")
+    program = argv[0].rpartition("/")[2]
+    moves = program in _ELSEWHERE or program in WRAPPERS or program in SHELLS
+    return home if home.startswith("/") and not moves else None

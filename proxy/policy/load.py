@@ -70,13 +70,14 @@ class PolicySource:
         return locate(self.nodes, steps)
 
 
-def load_policy(path: Path, book: KnownDetectors | None = None) -> CompiledPolicy:
+def load_policy(path: Path, book: KnownDetectors | None = None, home: str | None = None) -> CompiledPolicy:
     """Load a file, or every *.yaml and *.yml of a folder, as one policy.
 
-    Where `book` is given, the detectors are checked, and that those which rules name exist.
+    Where `book` is given, the detectors are checked, and that those which rules name exist. `home` is what `~` stands
+    for where the policy does not say it.
     Raises PolicyError with file, line, column and what to write instead.
     """
-    policy = compile_sources(load_sources(path, book), version=_version(path))
+    policy = compile_sources(load_sources(path, book), version=_version(path), home=home)
     policy.prepare()
     return policy
 
@@ -113,8 +114,9 @@ def policy_files(path: Path) -> tuple[Path, ...]:
     return (path,)
 
 
-def compile_sources(sources: Sequence[PolicySource], *, version: str = "") -> CompiledPolicy:
+def compile_sources(sources: Sequence[PolicySource], *, version: str = "", home: str | None = None) -> CompiledPolicy:
     """Compile several files to one policy: rules add up, and the stricter default holds."""
+    homes = [named for source in sources if source.content.home for named in as_tuple(source.content.home)]
     defaults = {source.content.default for source in sources} - {None}
     return CompiledPolicy(
         [rule for source in sources for rule in source.content.rules],
@@ -124,7 +126,7 @@ def compile_sources(sources: Sequence[PolicySource], *, version: str = "") -> Co
         pins=_merge_pins(sources),
         detectors=[detector.raw() for source in sources for detector in source.content.detectors],
         suppressions=[entry for source in sources for entry in source.content.suppressions],
-        homes=[home for source in sources if source.content.home for home in as_tuple(source.content.home)],
+        homes=homes or ([home] if home else []),
     )
 
 

@@ -344,9 +344,11 @@ def is_search(text: str, parts: tuple[str, ...]) -> bool:
 
 
 def search_endings(pattern: str) -> list[str]:
-    """Return the endings that `*.py` or `*.{ts,tsx}` looks for; none where a search is for all files."""
-    star, _, endings = pattern.partition(".")
-    return endings.removeprefix("{").removesuffix("}").split(",") if star == "*" and pattern not in _ALL_FILES else []
+    """Return the endings that `*.py`, `test_*.py`, `package.json` or `*.{ts,tsx}` looks for; none for all files."""
+    name, _, endings = pattern.rpartition(".") if "{" not in pattern else pattern.partition(".")
+    if not name or name.startswith(".") or pattern in _ALL_FILES or not set("[{").isdisjoint(name):
+        return []
+    return endings.removeprefix("{").removesuffix("}").split(",")
 
 
 def join_parts(parts: tuple[str, ...]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -26,6 +26,15 @@ log = structlog.get_logger("interlock.policy")
 POLL_SECONDS = 1.0
 
 
+_STAYS: Final = "the new policy is bad; the old one stays in force"
+
+
+def _one_line(text: str) -> str:
+    """Return the first line of a message, and how many follow."""
+    first, *more = text.splitlines() or [""]
+    return f"{first} (and {len(more)} more lines; see: interlock policy check)" if more else first
+
+
 class LivePolicy:
     """Holds the policy in force. Raises PolicyError where the first one is bad.
 
@@ -41,11 +50,13 @@ class LivePolicy:
         *,
         prepare: Callable[[CompiledPolicy], Callable[[], None]] = lambda _: lambda: None,
         book: KnownDetectors | None = None,
+        home: str | None = None,
     ) -> None:
         self._path = path
         self.on_change = on_change
         self._prepare = prepare
         self._book = book
+        self._home = home
         self._requested = asyncio.Event()
         self._stamp = self._fingerprint()
         self._policy, adopt = self._load()
@@ -64,9 +75,12 @@ class LivePolicy:
         before = self._policy.version
         try:
             self._take(await asyncio.to_thread(self._load))
+        except PolicyError as error:
+            self.problem = str(error)
+            log.error(_STAYS, path=str(self._path), error=_one_line(self.problem))  # noqa: TRY400  a traceback tells nothing here
         except Exception as error:  # whatever is wrong with the new policy, the old one stays in force
             self.problem = str(error) or type(error).__name__
-            log.exception("the new policy is bad; the old one stays in force", path=str(self._path), error=self.problem)
+            log.exception(_STAYS, path=str(self._path), error=self.problem)
         else:
             if self._policy.version != before:
                 log.info("policy in force", path=str(self._path), version=self._policy.version)
@@ -90,7 +104,7 @@ class LivePolicy:
         self._policy, self.problem = policy, None
 
     def _load(self) -> Ready:
-        policy = load_policy(self._path, self._book)
+        policy = load_policy(self._path, self._book, self._home)
         return policy, self._prepare(policy)
 
     async def watch(self) -> None:

@@ -1,11 +1,13 @@
 """The selectors of conditions: values by what they are, whatever their arguments are called. Pure, no I/O.
 
 `@commands` are the values that are command lines, `@files` those that are paths, `@paths` these and the paths in the
-command lines, `@hosts` the values that are URLs or hosts and the ones in the command lines.
+command lines, `@written` those of them that the call may change, `@hosts` the values that are URLs or hosts and the
+ones in the command lines.
 """
 
 from __future__ import annotations
 
+import re
 import shlex
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -36,6 +38,8 @@ from proxy.policy.value_forms import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+# `~`, `~/x` and `~me/x`, but no `~> 1.0`.
+_HOME: Final = re.compile(r"~[\w.-]*(?:/|$)")
 _VERBS: Final = frozenset(("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"))
 # Command lines of one call that are searched for paths and hosts; more are ambiguous.
 _MAX_COMMANDS: Final = 200
@@ -155,8 +159,17 @@ def _is_argv(argv: _Argv, runs: bool) -> bool:  # noqa: FBT001
 
 
 def _paths(context: EvalContext) -> Selection:
-    files = SELECTORS["@files"](context)
-    named, trouble = _in_commands(context, lambda found: map(_full_path, filter(_says_where, found.paths)))
+    return _with_commands(context, SELECTORS["@files"](context), _says_where)
+
+
+def _written(context: EvalContext) -> Selection:
+    files = NOTHING if tool_kind(context.tool).reads else SELECTORS["@files"](context)
+    return _with_commands(context, files, _is_written)
+
+
+def _with_commands(context: EvalContext, files: Selection, chosen: Callable[[CommandPath], bool]) -> Selection:
+    """Return `files` and the chosen paths of the command lines."""
+    named, trouble = _in_commands(context, lambda found: map(_full_path, filter(chosen, found.paths)))
     if not named and trouble is None:
         return files
     own = [*((path, True) for path in files.exact), *((path, False) for path in files.loose)]
@@ -178,9 +191,22 @@ def _files(context: EvalContext) -> Selection:
     return _select(chosen)
 
 
+def _is_written(path: CommandPath) -> bool:
+    # A search such as `prettier --write "**/*.json"` means the files of a project.
+    is_search = path.folder is None and path.text.partition("/")[0] in ("*", "**")
+    return path.write and not is_search and _says_where(path)
+
+
 def _says_where(path: CommandPath) -> bool:
     # `grep etc notes.txt` names no /etc: a bare word is a file of the folder that the server works in.
-    return path.folder is not None or "/" in path.text or path.text[:1] in "~."
+    if path.text[:1] == "~":
+        return _HOME.match(path.text) is not None
+    return path.folder is not None or "/" in path.text or (path.text[:1] == "." and not _is_expression(path.text))
+
+
+def _is_expression(text: str) -> bool:
+    """Return whether a bare word with marks is one for a program rather than a dot-file: `.*`, `.[0]`, `.a[]`."""
+    return text[1:2] in ("*", "[", "")
 
 
 def _full_path(path: CommandPath) -> tuple[str, bool]:
@@ -263,5 +289,6 @@ SELECTORS: Final[dict[str, Callable[[EvalContext], Selection]]] = {
     "@commands": _once("=@commands", _commands),
     "@files": _once("=@files", _files),
     "@paths": _once("=@paths", _paths),
+    "@written": _once("=@written", _written),
     "@hosts": _once("=@hosts", _hosts),
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import string
+from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
 from proxy.policy.shell_words import Draft, Piece, ShellError, Word, read_ansi_c, read_balanced
@@ -16,6 +17,9 @@ from proxy.policy.shell_words import Draft, Piece, ShellError, Word, read_ansi_c
 MAX_SCRIPT: Final = 65_536
 MAX_DEPTH: Final = 16
 MAX_SUBSTITUTIONS: Final = 200
+# Of a line, with those of the scripts in it.
+MAX_COMMANDS: Final = 500
+MAX_WORDS: Final = 5000
 
 # After one of these a new command begins, so `then curl x` runs curl.
 _KEYWORDS: Final = frozenset(
@@ -28,6 +32,9 @@ _BRACES: Final = re.compile(r"""(?:[^\s;&|<>()'"\\}]++|\\.|'[^']*+'|"(?:[^"\\]|\
 _DESCRIPTOR: Final = re.compile(r"\d+|\{\w+\}")
 _ARRAY: Final = re.compile(r"\w+(?:\[.*\])?\+?=", re.DOTALL)
 _INDEX: Final = re.compile(r"^\[[^\]]*\]\+?=")
+# Text that no shell reads as anything but itself, bare and in double quotes.
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_./:,+@%=-]+")
+_PLAIN_QUOTED: Final = re.compile(r'[^"\\$`]+')
 _NAME: Final = frozenset(string.ascii_letters + string.digits + "_")
 
 
@@ -62,6 +69,8 @@ class Script(NamedTuple):
     writes: bool = False
 
 
+# The operators read the same line one after another.
+@lru_cache(maxsize=32)
 def parse_script(text: str, depth: int = 0) -> Script:
     """Parse a command line; a problem is returned, never raised."""
     reader = _Reader(text, depth)
@@ -96,6 +105,7 @@ class _Reader:
         self.problem: str | None = None
         self.writes = False
         self.words: list[Word] = []
+        self.taken = 0
         self.fed: list[str] = []
         self.piped = False
         self.parens = 0
@@ -116,6 +126,11 @@ class _Reader:
             self._read_heredocs()
 
     def _next(self) -> None:
+        plain = _PLAIN.match(self.text, self.at)
+        if plain is not None:
+            self.draft.put(plain[0], bare=True)
+            self.at = plain.end()
+            return
         char = self.text[self.at]
         if char in " \t\v\f\r":
             self._end_word()
@@ -235,6 +250,10 @@ class _Reader:
     def _double_quoted(self) -> None:
         self.draft.put("")
         while True:
+            plain = _PLAIN_QUOTED.match(self.text, self.at)
+            if plain is not None:
+                self.draft.put(plain[0])
+                self.at = plain.end()
             if self.at >= len(self.text):
                 raise ShellError("an unclosed quote")
             char = self.text[self.at]
@@ -391,6 +410,9 @@ class _Reader:
             self.writes = True
 
     def _take(self, word: Word, *, quoted: bool) -> None:
+        self.taken += 1
+        if self.taken > MAX_WORDS or len(self.commands) > MAX_COMMANDS:
+            raise ShellError("more words than can be judged")
         if not self.words and not quoted and not word.dynamic:
             if word.text in _KEYWORDS:
                 self.cases -= word.text == "esac"

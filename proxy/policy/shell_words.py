@@ -6,6 +6,7 @@ can still become, so that `rm -rf "$x/build"` is not taken for `rm -rf /`.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from posixpath import commonprefix, normpath
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 MAX_SHAPES: Final = 16
 
 _BEFORE_COMMAND: Final = (";", "&", "|", "(", "{", "\n", " do", " then", " else", " !")
+# What matters inside brackets: quotes, the brackets themselves, and the words `case` and `esac`.
+_BRACKET_MARKS: Final = {"(": re.compile(r"[\\'`\"()ce]"), "{": re.compile(r"[\\'`\"{}]")}
+# Deeper ones would take long to read, again at every level.
+_MAX_LEVEL: Final = 64
 _STEPS: Final = frozenset(("", ".", ".."))
 _STARS: Final = frozenset("*?")
 _ESCAPES: Final = dict(zip("abeEfnrtv", "\a\b\x1b\x1b\f\n\r\t\v", strict=True))
@@ -183,15 +188,15 @@ def _may_be(shape: Shape, wanted: str) -> bool:
 def read_balanced(text: str, start: int) -> tuple[str, int]:
     """Return the text from the bracket at `start` to its partner, and the position after; raise ShellError if open."""
     opening = text[start]
-    closing = {"(": ")", "{": "}"}[opening]
     level = 0
     cases = 0
     at = start
-    while at < len(text):
+    while (found := _BRACKET_MARKS[opening].search(text, at)) is not None:
+        at = found.start()
         char = text[at]
-        if char in "ce" and opening == "(":
+        if char in "ce":
             cases += _opens_case(text, start, at)
-        if char == "\\":
+        elif char == "\\":
             at += 1
         elif char in "'`":
             # A bracket inside quotes closes nothing: `$(echo ')'; curl x)`.
@@ -202,7 +207,9 @@ def read_balanced(text: str, start: int) -> tuple[str, int]:
             at = _end_of_double(text, at)
         elif char == opening:
             level += 1
-        elif char == closing:
+            if level > _MAX_LEVEL:
+                raise ShellError("brackets too deeply nested")
+        else:
             # `$(case x in x) curl y;; esac)`: a pattern of `case` ends with a bracket that closes nothing.
             level -= not (cases > 0 and level == 1)
             if not level:

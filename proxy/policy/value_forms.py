@@ -90,6 +90,7 @@ def _path_in(text: str) -> str | None:
 def _starts_a_path(text: str) -> bool:
     return (
         text[0] in "/\\\u2044\u2215\u29f8\u2571\u29f5\u2216\u00a5\u20a9"
+        or text.startswith(("./", ".\\"))
         or _DRIVE.match(text) is not None
         or _LOCAL_SCHEMES.match(text) is not None
         or expand_home(text, UNKNOWN_HOMES) is not None

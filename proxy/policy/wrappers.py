@@ -138,6 +138,12 @@ SUBCOMMANDS: Final[dict[str, tuple[frozenset[str], int]]] = {
     "perf": (_names("stat record trace bench ftrace kvm lock mem sched timechart"), 0),
     **dict.fromkeys(("docker", "podman", "nerdctl", "kubectl", "oc"), (_names("run exec"), 1)),
 }
+# Words of these that are names of programs elsewhere: `vagrant halt`, `adb reboot`.
+OWN_WORDS: Final = _names("halt shutdown reboot poweroff format")
+HAVE_OWN_WORDS: Final = _names(
+    "vagrant bazel adb fastboot qm pct vboxmanage virsh mysqladmin redis-cli limactl multipass colima picotool aws "
+    "make npm cargo dotnet terraform dart go rustup"
+)
 # Their words are data: names of files, packages, patterns, text. Every other program may run what its words name.
 INERT: Final = _names(
     "[ [[ test : true false echo printf print say cat tac ls dir vdir ll la cp mv rm rmdir mkdir ln touch stat file "

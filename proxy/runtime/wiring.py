@@ -54,11 +54,16 @@ def open_masker(state_dir: Path) -> LiveMasker:
     return LiveMasker(key, cache=FileCache(state_dir / "cache"))
 
 
-def preload(settings: Settings) -> Preloaded:
-    """Load the policy, compile its detectors and read the SQL statements. Raises ConfigError or PolicyError."""
+def preload(settings: Settings, home: str | None = None) -> Preloaded:
+    """Load the policy, compile its detectors and read the SQL statements. Raises ConfigError or PolicyError.
+
+    `home` is the home of whoever runs the server, where it is known.
+    """
     Queries.load_all()
     masker = open_masker(settings.state_dir)
-    policy = LivePolicy(settings.policy, prepare=lambda policy: masker.prepare(policy.detectors), book=builtin())
+    policy = LivePolicy(
+        settings.policy, prepare=lambda policy: masker.prepare(policy.detectors), book=builtin(), home=home
+    )
     return Preloaded(policy, masker)
 
 

@@ -1,11 +1,14 @@
 """The `interlock policy` commands."""
 
 import json
+import time
 
 import pytest
 from typer.testing import CliRunner
 
+from proxy.audit.local_log import LOG_FILE, LocalLog
 from proxy.commands.policy import app
+from proxy.core.model import AuditEvent
 
 GOOD = """\
 version: 1
@@ -85,6 +88,40 @@ def test_explain_tells_how_a_call_is_decided(write):
     told = json.loads(run("explain", write(GOOD), "--call", call, "--json").stdout)
     assert (told["outcome"], told["rule"]) == ("deny", "a")
     assert "/etc/x/" in told["looked_at"][0]["condition"]["views"]
+
+
+def test_explain_takes_the_call_itself_and_begins_with_what_decided(write):
+    two = GOOD + "  - {id: z, action: deny, when: {arg: path, path_under: /etc/x}, severity: critical}\n"
+    result = run("explain", write(two), "--call", '{"tool": "x", "arguments": {"path": "/etc/x"}}')
+    assert result.exit_code == 0
+    first, _, winner = result.output.splitlines()[:3]
+    assert first.rpartition(" ")[2] in winner
+
+
+def test_explain_takes_the_id_of_a_recorded_call(write, tmp_path):
+    state = tmp_path / "state"
+    sink = LocalLog(state / LOG_FILE)
+    event = AuditEvent(
+        event_id="e1",
+        call_id="c1",
+        kind="decided",
+        time=time.time(),
+        method="tools/call",
+        tool="x",
+        arguments={"path": "/etc/x"},
+        decision="deny",
+    )
+    sink.record_later(event)
+    sink.close()
+    told = json.loads(run("explain", write(GOOD), "--call", "c1", "--state-dir", state, "--json").stdout)
+    assert (told["outcome"], told["rule"]) == ("deny", "a")
+    assert run("explain", write(GOOD), "--call", "c2", "--state-dir", state).exit_code == 1
+
+
+def test_explain_says_what_it_takes_where_there_is_no_such_file(write):
+    result = run("explain", write(GOOD), "--call", "./nothing.json")
+    assert result.exit_code == 1
+    assert "give JSON, a file or an audit id" in result.output
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"tol": "x"}'])

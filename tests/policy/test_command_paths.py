@@ -15,7 +15,7 @@ def texts(line):
         ("cat a /b", [CommandPath("a"), CommandPath("/b")]),
         ("cd /a && cat b", [CommandPath("/a"), CommandPath("b", "/a"), CommandPath("b", None, sure=False)]),
         ("cd /a; cat b", [CommandPath("/a"), CommandPath("b", "/a"), CommandPath("b")]),
-        ("cat < a > b", [CommandPath("a"), CommandPath("b")]),
+        ("cat < a > b", [CommandPath("a"), CommandPath("b", write=True)]),
         ("ls -la --color=never", [CommandPath("never")]),
         ("x=a; cat $x/b", [CommandPath("a"), CommandPath("a/b")]),
         ("echo a", []),
@@ -53,4 +53,4 @@ def test_hosts_are_urls_operands_of_network_programs_and_devices():
 
 
 def test_an_argv_is_read_as_the_line_that_it_makes():
-    assert CommandPath("/b") in read_argv_paths(["sh", "-c", "cat /b"]).paths
+    assert ("/b", True) in {(path.text, path.sure) for path in read_argv_paths(["sh", "-c", "cat /b"]).paths}

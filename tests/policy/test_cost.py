@@ -2,13 +2,16 @@
 
 import json
 import time
+from pathlib import Path
 
 import pytest
 
 from proxy.core.model import Call
 from proxy.policy import arg_path, path_operator
 from proxy.policy.decide import CompiledPolicy
+from proxy.policy.load import load_policy
 from proxy.policy.rules import PolicyFile
+from proxy.redact import builtin
 
 LIMIT = 1.5
 RULES = [
@@ -99,3 +102,30 @@ def test_patterns_are_taken_apart_once_however_many_rules_may_reach_what_they_na
     decision = policy.decide(Call("tools/call", "s", "a", "t", {"value": [f"/s*v/*/x{n}" for n in range(20)]}))
     assert len(decision.matched) == len(rules)
     assert len(made) == 1
+
+
+SHIPPED = load_policy(Path("policies/default.yaml"), builtin())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("a " * 32_000, "rm -r x;" * 8_000, "a|" * 32_000, "ls\n" * 21_000, "c^u\\r " * 10_000, "foo 'a b' " * 6_000),
+        *("$(" * 21_000 + ")" * 21_000, "eval " * 13_000, "env " * 16_000, "xargs " * 10_000, "sh -c " * 10_000),
+        *("git -c a=b " * 5_900, "echo a|tee b;" * 5_000, "cat " + "*/" * 32_000, "a[" * 32_000, "`" * 65_000),
+        *("alias a='b c';" * 4_600, "cat " + "${x:-" * 9_000 + "}" * 9_000, "\\\n" * 32_000),
+    ],
+    ids=range(19),
+)
+def test_a_long_command_line_is_judged_in_time_by_the_shipped_policy(line):
+    SHIPPED.decide(Call("tools/call", "s", "a", "shell", {"command": "ls"}))
+    start = time.process_time()
+    SHIPPED.decide(Call("tools/call", "s", "a", "shell", {"command": line}))
+    # About 0.1 s where nothing else runs; the machine of a test may be slow.
+    assert time.process_time() - start < 0.4
+
+
+def test_a_line_with_more_commands_than_can_be_judged_is_ambiguous():
+    decision = SHIPPED.decide(Call("tools/call", "s", "a", "shell", {"command": "ls x;" * 600}))
+    assert (decision.outcome, decision.reason) == ("deny", "ambiguous_value")
+    assert SHIPPED.decide(Call("tools/call", "s", "a", "shell", {"command": "ls x;" * 400})).outcome == "allow"

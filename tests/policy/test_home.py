@@ -4,7 +4,7 @@ import pytest
 
 from proxy.core.model import Call
 from proxy.policy.decide import CompiledPolicy
-from proxy.policy.home import UNKNOWN_HOMES, expand_home
+from proxy.policy.home import UNKNOWN_HOMES, expand_home, own_home
 from proxy.policy.rules import PolicyFile
 
 MINE = ("/home/me",)
@@ -73,3 +73,14 @@ def test_a_folder_of_a_rule_below_the_home_is_protected_wherever_homes_are():
 def test_a_home_is_a_full_path(home):
     with pytest.raises(ValueError, match=r"full path|at least 1"):
         PolicyFile.model_validate({"version": 1, "home": home})
+
+
+@pytest.mark.parametrize("program", ["docker", "/usr/bin/podman", "ssh", "sudo", "env", "bash", "bwrap"])
+def test_a_server_that_may_run_elsewhere_has_no_home_that_is_known(program):
+    assert own_home([program, "x"], {"HOME": "/home/me"}) is None
+
+
+@pytest.mark.parametrize(("home", "known"), [("/home/me/", "/home/me"), ("", None), ("/", None), ("me", None)])
+def test_a_server_that_starts_here_has_our_home(home, known):
+    assert own_home(["npx", "x"], {"HOME": home}) == known
+    assert own_home(["/usr/bin/node", "x"], {}) is None

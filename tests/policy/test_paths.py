@@ -83,7 +83,9 @@ def test_patterns_are_told_from_searches_for_a_kind_of_file():
     assert is_search("**/*.py", ("**", "*.py"))
     assert not is_search("**/*.p?", ("**", "*.p?"))
     assert search_endings("*.{ts,tsx}") == ["ts", "tsx"]
-    assert search_endings("x.py") == []
+    assert search_endings("x.py") == ["py"]
+    assert search_endings("shadow") == []
+    assert search_endings(".x.py") == []
 
 
 def test_the_fast_path_reads_as_the_full_reading():

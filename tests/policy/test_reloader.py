@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import structlog
 
 from proxy.core.model import Call, Outcome
 from proxy.errors import PolicyError
@@ -80,6 +81,17 @@ async def test_any_failure_to_load_keeps_the_old_policy(path: Path, monkeypatch:
     assert live.problem == "boom"
 
 
+async def test_a_bad_reload_is_one_line_in_the_log(path: Path) -> None:
+    live = LivePolicy(path)
+    path.write_text("version: 1\nrules:\n  - {id: a, acton: deny}\n  - {id: b, action: x}\n")
+    with structlog.testing.capture_logs() as logs:
+        assert not await live.reload()
+    (entry,) = logs
+    assert "exc_info" not in entry
+    assert "\n" not in entry["error"]
+    assert "action" in entry["error"]
+
+
 async def test_every_reload_is_told_of_with_its_problem(path: Path) -> None:
     told: list[str | None] = []
     live = LivePolicy(path, lambda: told.append(live.problem))
@@ -110,7 +122,7 @@ async def test_a_change_of_the_files_is_seen_even_after_a_bad_one(path: Path, mo
 def test_a_change_while_the_first_policy_loads_is_not_missed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     load = reloader.load_policy
 
-    def slow(policy: Path, _: object) -> object:
+    def slow(policy: Path, *_: object) -> object:
         loaded = load(policy)
         path.write_text(DENY)
         return loaded

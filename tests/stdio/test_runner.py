@@ -101,6 +101,17 @@ def test_a_denied_call_is_answered_and_never_reaches_the_server(tmp_path: Path, 
     ] == ["done"]
 
 
+def test_the_home_of_who_runs_the_server_is_known(tmp_path: Path, log: Path) -> None:
+    policy = (
+        "version: 1\ndefault: allow\nrules:\n"
+        "  - {id: homes, action: deny, when: {arg: text, path_under: /root/private}}\n"
+    )
+    for home, refused in (("/home/me", False), ("/root", True), ("", True)):
+        with start_run(tmp_path / (home.strip("/") or "none"), recorder(log), policy=policy, env={"HOME": home}) as run:
+            assert run.call("echo", 1, text="~/private/x")["result"].get("isError", False) is refused, home
+            run.end()
+
+
 def test_secrets_are_masked_both_ways_and_beside_the_answers(tmp_path: Path, log: Path) -> None:
     beside = json.dumps({"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": f"it is {SECRET}"}})
     with start_run(tmp_path, recorder(log), policy=MASKING) as run:

@@ -82,7 +82,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show every event of a call in the order in which they happened. Exit code 1: there is none."""
-    events = asyncio.run(_find(settings, call))
+    events = asyncio.run(find_events(settings, call))
     if not as_json:
         _print_events(events)
         return
@@ -113,7 +113,8 @@ async def _calls(audit: AuditReader, where: Filter, limit: int) -> AsyncIterator
         before = page[-1].cursor
 
 
-async def _find(settings: Settings, wanted: str) -> list[dict[str, Any]]:
+async def find_events(settings: Settings, wanted: str) -> list[dict[str, Any]]:
+    """Return the events of a call by its id, an event's id, or the beginning of one. Raises ConfigError."""
     async with open_audit(settings.postgres, settings.state_dir) as audit:
         return await audit.find(wanted) or await audit.find(await _complete(audit, wanted))
 
