@@ -22,13 +22,13 @@ class Commands(LazyGroup):
 
     entries = (
         CommandEntry("up", "Run the proxy until SIGTERM or Ctrl-C.", PROXY),
-        CommandEntry("stop", "Stop the running proxy, and wait until it has ended.", PROXY),
+        CommandEntry("stop", "Stop the proxy that runs on the state folder, and wait until it has ended.", PROXY),
         CommandEntry("status", "Show whether the proxy runs, where it listens and which policy is in force.", PROXY),
         CommandEntry("doctor", "Check whether Interlock works here, and say how to fix what does not.", PROXY),
         CommandEntry("confine", "Run an agent in a network that only reaches the proxy.", AGENT),
         CommandEntry("exec", "Run an agent with the environment variables that send it through the proxy.", AGENT),
         CommandEntry("env", "Print the environment variables that send an agent through the proxy.", AGENT),
-        CommandEntry("call", "Call a tool of an MCP server through the proxy, or list its tools.", AGENT),
+        CommandEntry("call", "Call a tool of an MCP server through the proxy, or list the server's tools.", AGENT),
         CommandEntry("run", "Run a stdio MCP server behind the proxy.", LOCAL),
         CommandEntry("wrap", "Change an MCP client's configuration: run its servers behind the proxy.", LOCAL),
         CommandEntry("probe", "Run an MCP server in a sandbox and report what its tools really do.", LOCAL),
