@@ -50,10 +50,10 @@ def spent(before: dict[int, float], after: dict[int, float]) -> dict[int, float]
     return {pid: used - before.get(pid, 0.0) for pid, used in after.items()}
 
 
-def memory(pid: int) -> float:
-    """Return the megabytes that a process holds by itself: shared pages count in parts (PSS)."""
+def memory(pid: int, kind: str = "Pss") -> float:
+    """Return the megabytes that a process holds by itself: shared pages count in parts (PSS), or whole (Rss)."""
     for line in (PROC / str(pid) / "smaps_rollup").read_text().splitlines():
-        if line.startswith("Pss:"):
+        if line.startswith(f"{kind}:"):
             return int(line.split()[1]) * 1024 / 1e6
     return 0.0
 

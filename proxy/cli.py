@@ -1,4 +1,4 @@
-"""The `interlock` command: its list of commands, and how errors are printed."""
+"""The `interlock` command: where it starts, and how errors are printed."""
 
 from __future__ import annotations
 
@@ -7,90 +7,18 @@ import signal
 import sys
 from typing import NoReturn
 
-import typer
-
-from proxy.commands.lazy import CommandEntry, LazyGroup, spaced
+from proxy.commands.run_flags import parse_run_flags
 from proxy.errors import InterlockError
+from proxy.system import gc_tuning
 
 EXIT_ERROR = 1
-PROXY, AGENT, LOCAL, POLICY = "Run the proxy", "Run an agent through it", "Local servers", "Policy"
-AUDIT, OPERATORS, SETUP = "Audit", "Two-phase calls and operators", "Set-up"
-EPILOG = """
-Examples:
-  interlock up --policy policies/
-  interlock run -- npx -y @modelcontextprotocol/server-everything
-  interlock audit query --since 1h --decision deny
-  interlock --install-completion
-"""
-
-
-class Commands(LazyGroup):
-    """All commands, in the order of `interlock --help`."""
-
-    entries = (
-        CommandEntry("up", "Run the proxy until SIGTERM or Ctrl-C.", PROXY),
-        CommandEntry("stop", "Stop the proxy that runs on the state folder, and wait until it has ended.", PROXY),
-        CommandEntry("status", "Show whether the proxy runs, where it listens and which policy is in force.", PROXY),
-        CommandEntry("doctor", "Check whether Interlock works here, and say how to fix what does not.", PROXY),
-        CommandEntry("confine", "Run an agent in a network that only reaches the proxy.", AGENT),
-        CommandEntry("exec", "Run an agent with the environment variables that send it through the proxy.", AGENT),
-        CommandEntry("env", "Print the environment variables that send an agent through the proxy.", AGENT),
-        CommandEntry("call", "Call a tool of an MCP server through the proxy, or list the server's tools.", AGENT),
-        CommandEntry("run", "Run a stdio MCP server behind the proxy.", LOCAL),
-        CommandEntry("wrap", "Change an MCP client's configuration: run its servers behind the proxy.", LOCAL),
-        CommandEntry("probe", "Run an MCP server in a sandbox and report what its tools really do.", LOCAL),
-        CommandEntry("policy", "Check, test, explain and replay policies.", POLICY),
-        CommandEntry("pins", "List and approve the pinned tools of MCP servers.", POLICY),
-        CommandEntry("audit", "Find, summarise, export and verify recorded calls.", AUDIT),
-        CommandEntry("console", "Open the web console of the running proxy, logged in by a one-time link.", OPERATORS),
-        CommandEntry("proposals", "List, approve and reject what agents propose.", OPERATORS),
-        CommandEntry("baselines", "Set the prompts that tools are expected to be called under.", OPERATORS),
-        CommandEntry("operators", "Add, list, change and revoke operators.", OPERATORS),
-        CommandEntry("notify", "Tell people when something waits for approval.", OPERATORS),
-        CommandEntry("keys", "List and rotate the keys that sign commit tokens.", OPERATORS),
-        CommandEntry("config", "Show the settings and their sources.", SETUP),
-        CommandEntry("ca", "Show and export the CA certificate that agents must trust.", SETUP),
-        CommandEntry("agents", "Add, list and revoke agents.", SETUP),
-        CommandEntry("db", "Migrate the store's schema and show its state.", SETUP),
-    )
-
-
-app = typer.Typer(
-    name="interlock",
-    cls=Commands,
-    epilog=spaced(EPILOG),
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
-
-def _version(value: bool) -> None:  # noqa: FBT001  typer's callback signature
-    if value:
-        from proxy.system.package_data import version  # noqa: PLC0415  takes a tenth of a second
-
-        typer.echo(f"interlock {version()}")
-        raise typer.Exit
-
-
-@app.callback()
-def root(
-    version: bool = typer.Option(  # noqa: ARG001, FBT001  handled by its callback
-        False, "--version", help="Print the version.", callback=_version, is_eager=True
-    ),
-) -> None:
-    """See, stop and record what an AI agent's MCP tools do."""
-    from proxy.system import log_setup  # noqa: PLC0415  not needed for help and completion
-
-    log_setup.silence()  # `up` and `run` configure logging themselves
 
 
 def main() -> None:
     """Run the command line. An error prints one message and exits with code 1, never with a traceback."""
     try:
         try:
-            app(prog_name="interlock")
+            _call(sys.argv[1:])
         finally:
             sys.stdout.flush()
     except InterlockError as error:
@@ -109,6 +37,21 @@ def main() -> None:
         if sys.flags.dev_mode:
             raise
         _complain(f"{type(error).__name__}: {error}; this is a bug: run it again with PYTHONDEVMODE=1 to see where")
+
+
+def _call(words: list[str]) -> None:
+    # MCP clients start a dozen of `interlock run`, and wait: its plain form does without typer's imports.
+    flags = parse_run_flags(words[1:]) if words[:1] == ["run"] else None
+    if flags is None:
+        from proxy.commands.command_tree import app  # noqa: PLC0415
+
+        app(prog_name="interlock")
+    else:
+        gc_tuning.pause_collection()
+        from proxy.runtime.stdio_run import run_server  # noqa: PLC0415
+
+        gc_tuning.freeze()
+        sys.exit(run_server(flags))
 
 
 def _complain(message: str) -> NoReturn:

@@ -20,8 +20,6 @@ from pydantic import (
     ValidationError,
     field_serializer,
 )
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
 
 from proxy.errors import ConfigError
 from proxy.system.database_url import HIDDEN, check_database_url, shown
@@ -302,6 +300,9 @@ def _read_file(path: Path | None, environ: Mapping[str, str]) -> tuple[Path, dic
                 f"config file {str(path)!r} does not exist; create it, or unset --config and {CONFIG_ENV}"
             )
         return path, {}
+    from ruamel.yaml import YAML  # noqa: PLC0415  slow to import, and most starts have no settings file
+    from ruamel.yaml.error import YAMLError  # noqa: PLC0415
+
     try:
         # ruamel refuses a key that occurs twice, where PyYAML would silently take the last one.
         content = YAML(typ="safe", pure=True).load(path.read_text())

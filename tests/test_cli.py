@@ -20,6 +20,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from proxy import cli
+from proxy.commands import command_tree
 from proxy.errors import ConfigError, PolicyError
 from proxy.system.package_data import version
 from tests.support.command_tree import commands, examples, options
@@ -27,27 +28,27 @@ from tests.support.harness import environment
 from tests.support.processes import run_module, start_module
 
 runner = CliRunner()
-GROUPS = [[], *([entry.name] for entry in cli.Commands.entries)]
+GROUPS = [[], *([entry.name] for entry in command_tree.Commands.entries)]
 
 
 @pytest.mark.parametrize("group", GROUPS, ids=" ".join)
 @pytest.mark.parametrize("flag", ["-h", "--help"])
 def test_help_is_there_for_every_group(group: list[str], flag: str) -> None:
-    result = runner.invoke(cli.app, [*group, flag], prog_name="interlock")
+    result = runner.invoke(command_tree.app, [*group, flag], prog_name="interlock")
     assert result.exit_code == 0
     assert " ".join(["Usage: interlock", *group]) in result.output
 
 
 def test_help_lists_every_command_in_its_panel() -> None:
-    output = runner.invoke(cli.app, ["--help"], env={"COLUMNS": "200"}).output
-    for entry in cli.Commands.entries:
+    output = runner.invoke(command_tree.app, ["--help"], env={"COLUMNS": "200"}).output
+    for entry in command_tree.Commands.entries:
         assert f"─ {entry.panel} ─" in output
         assert entry.summary in output
 
 
 @pytest.mark.parametrize("name", commands())
 def test_every_command_explains_itself_with_examples(name: str) -> None:
-    result = runner.invoke(cli.app, [*name.split()[1:], "--help"], env={"COLUMNS": "200"})
+    result = runner.invoke(command_tree.app, [*name.split()[1:], "--help"], env={"COLUMNS": "200"})
     assert result.exit_code == 0
     assert "Example" in result.output
     assert any(name in example for example in examples(name)), examples(name)
@@ -70,7 +71,7 @@ def test_every_example_is_read_by_the_parser_as_it_stands(
     (tmp_path / "prompts").mkdir()
     (tmp_path / "prompts" / "payments.txt").touch()
     monkeypatch.chdir(tmp_path)
-    context = get_command(cli.app).make_context("interlock", in_words(line)[1:])
+    context = get_command(command_tree.app).make_context("interlock", in_words(line)[1:])
     while isinstance(context.command, TyperGroup):
         left = [*context._protected_args, *context.args]
         name, command, rest = context.command.resolve_command(context, left)
@@ -86,7 +87,7 @@ def test_commands_that_use_the_state_folder_take_both_ways_to_say_where_it_is() 
 
 
 def test_the_version_is_printed() -> None:
-    result = runner.invoke(cli.app, ["--version"])
+    result = runner.invoke(command_tree.app, ["--version"])
     assert (result.exit_code, result.output) == (0, f"interlock {version()}\n")
 
 
@@ -94,7 +95,7 @@ def test_the_version_is_printed() -> None:
     "words", [["fly"], ["audit", "fly"], ["audit", "tail", "--fly"], ["audit", "tail", "-n", "many"], ["run"]]
 )
 def test_wrong_usage_is_told_with_the_way_to_help(words: list[str]) -> None:
-    result = runner.invoke(cli.app, words)
+    result = runner.invoke(command_tree.app, words)
     assert result.exit_code == 2
     assert "-h' for help" in result.output
     assert "Traceback" not in result.output
@@ -135,7 +136,7 @@ def raising(error: BaseException) -> typer.Typer:
 def test_an_error_is_one_message_and_exit_code_1(
     error: Exception, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(cli, "app", raising(error))
+    monkeypatch.setattr(command_tree, "app", raising(error))
     assert call_main(monkeypatch) == 1
     out, err = capsys.readouterr()
     assert out == ""
@@ -144,7 +145,7 @@ def test_an_error_is_one_message_and_exit_code_1(
 
 
 def test_a_bugs_traceback_is_shown_to_whoever_asks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli, "app", raising(ZeroDivisionError()))
+    monkeypatch.setattr(command_tree, "app", raising(ZeroDivisionError()))
     monkeypatch.setattr("sys.argv", ["interlock"])
     monkeypatch.setattr(sys, "flags", SimpleNamespace(dev_mode=True))
     with pytest.raises(ZeroDivisionError):
@@ -159,7 +160,7 @@ def test_an_interrupt_ends_quietly(
         raise KeyboardInterrupt
 
     failing: Callable[..., object] = raising(KeyboardInterrupt()) if where == "inside a command" else interrupted
-    monkeypatch.setattr(cli, "app", failing)
+    monkeypatch.setattr(command_tree, "app", failing)
     assert call_main(monkeypatch) == 128 + signal.SIGINT
     assert capsys.readouterr() == ("", "")
 
@@ -246,7 +247,10 @@ def test_the_script_for_a_shell_is_printed(shell: str) -> None:
 
 def test_help_and_version_wait_for_no_commands_imports() -> None:
     """Nor for those of the proxy itself, the stores or the policies."""
-    asked = "import sys; from proxy.cli import app; app(['--help'], standalone_mode=False); print(*sys.modules)"
+    asked = (
+        "import sys; from proxy.commands.command_tree import app; "
+        "app(['--help'], standalone_mode=False); print(*sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True, timeout=60)
     loaded = done.stdout.split()
     assert "proxy.commands.lazy" in loaded

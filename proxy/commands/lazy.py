@@ -60,6 +60,7 @@ def _import(name: str) -> ModuleType:
     # Imports create many objects and almost no garbage: collections in between only cost time.
     gc_tuning.pause_collection()
     try:
+        importlib.import_module("proxy.system.log_setup")  # first: it imports structlog without rich
         return importlib.import_module(name)
     finally:
         gc_tuning.freeze()

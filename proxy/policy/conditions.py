@@ -95,7 +95,8 @@ type OneOrMore[T] = T | NonEmptyList[T]
 class Strict(BaseModel):
     """A frozen model that refuses fields it does not know: a misspelt rule must not load as a weaker one."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=False)
+    # Deferred: the validator of a whole file has those of its parts inside, and theirs alone would never be used.
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=False, defer_build=True)
 
 
 class Bounds(Strict):
@@ -285,7 +286,3 @@ type When = Annotated[
         custom_error_message="write one of all: [...], any: [...], not: {...} or a condition {arg: ..., ...}",
     ),
 ]
-
-
-for _model in (All, Any_, Not):
-    _model.model_rebuild()

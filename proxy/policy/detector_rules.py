@@ -108,16 +108,17 @@ def _fits(glob: str | None) -> Callable[[str], bool]:
 
 def detector_problems(sources: Sequence[PolicySource], book: KnownDetectors) -> Iterator[Complaint]:
     """Return which detectors are wrong or have the same id, and which names in redact rules are unknown."""
-    declared: dict[str, str] = {}
+    declared: dict[str, tuple[PolicySource, int]] = {}
     for source in sources:
         for index, detector in enumerate(source.content.detectors):
             for objection in book.objections(detector.raw()):
                 yield source, ("detectors", index, *objection.field), objection.message
-            line, _ = source.at("detectors", index, "id")
-            if first := declared.get(detector.id):
-                message = f"id {detector.id!r} is already used at {first}; give each detector its own id"
+            if taken := declared.get(detector.id):
+                first, position = taken
+                at = f"{first.path}:{first.at('detectors', position, 'id')[0]}"
+                message = f"id {detector.id!r} is already used at {at}; give each detector its own id"
                 yield source, ("detectors", index, "id"), message
-            declared.setdefault(detector.id, f"{source.path}:{line}")
+            declared.setdefault(detector.id, (source, index))
     for source in sources:
         yield from _unknown_names(source, {*declared}, book)
 

@@ -6,15 +6,11 @@ The only module of the package that reads files.
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import dataclass
-from itertools import count
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pydantic import ValidationError
-from ruamel.yaml import YAML
-from ruamel.yaml.comments import CommentedMap, CommentedSeq
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
-from ruamel.yaml.scalarbool import ScalarBoolean
 
 from proxy.core.model import PinRules
 from proxy.errors import PolicyError
@@ -22,17 +18,14 @@ from proxy.policy.conditions import as_tuple
 from proxy.policy.decide import CompiledPolicy
 from proxy.policy.detector_rules import detector_problems
 from proxy.policy.egress import SECRETS, CompiledEgress
-from proxy.policy.load_errors import explain_errors, locate
 from proxy.policy.rules import EgressPolicy, Pins, PolicyFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from proxy.core.interfaces import KnownDetectors
 
-# In one file, with aliases expanded: a few lines of aliases of aliases would take all memory.
-MAX_VALUES: Final = 200_000
 _STRICTNESS: Final = ("off", "record", "enforce")
 
 
@@ -67,28 +60,49 @@ class PolicySource:
 
     def at(self, *steps: str | int) -> tuple[int, int]:
         """Return the line and column, from 1, of the value that `steps` lead to."""
+        from proxy.policy.load_errors import locate  # noqa: PLC0415  slow to import, and a good policy needs no place
+
         return locate(self.nodes, steps)
 
 
-def load_policy(path: Path, book: KnownDetectors | None = None, home: str | None = None) -> CompiledPolicy:
+class ParsedFiles(Protocol):
+    """Keeps what files were parsed to. Nobody else may be able to write there."""
+
+    def get(self, name: str) -> bytes | None:
+        """Return what was put under `name`, if anything."""
+
+    def put(self, name: str, data: bytes) -> None:
+        """Store `data` under `name`; may fail without raising."""
+
+
+def load_policy(
+    path: Path,
+    book: KnownDetectors | None = None,
+    *,
+    parsed: ParsedFiles | None = None,
+    home: str | None = None,
+) -> CompiledPolicy:
     """Load a file, or every *.yaml and *.yml of a folder, as one policy.
 
-    Where `book` is given, the detectors are checked, and that those which rules name exist. `home` is what `~` stands
-    for where the policy does not say it.
+    Where `book` is given, the detectors are checked, and that those which rules name exist.
+    `parsed` saves parsing the YAML of a file that was good before; its content is checked all the same.
+    `home` is what `~` stands for where the policy does not say it.
     Raises PolicyError with file, line, column and what to write instead.
     """
-    policy = compile_sources(load_sources(path, book), version=_version(path), home=home)
+    policy = compile_sources(load_sources(path, book, parsed), version=_version(path), home=home)
     policy.prepare()
     return policy
 
 
-def load_sources(path: Path, book: KnownDetectors | None = None) -> tuple[PolicySource, ...]:
+def load_sources(
+    path: Path, book: KnownDetectors | None = None, parsed: ParsedFiles | None = None
+) -> tuple[PolicySource, ...]:
     """Read and check the files of a policy; raise PolicyError."""
     sources: list[PolicySource] = []
     problems: list[PolicyProblem] = []
     for file in policy_files(path):
         try:
-            sources.append(_load_file(file))
+            sources.append(_load_file(file, parsed))
         except PolicyFileError as error:
             problems.extend(error.problems)
     problems.extend(_duplicate_ids(sources))
@@ -97,6 +111,8 @@ def load_sources(path: Path, book: KnownDetectors | None = None) -> tuple[Policy
         problems.extend(
             PolicyProblem(str(source.path), *source.at(*steps), message) for source, steps, message in found
         )
+    if problems and parsed is not None:
+        return load_sources(path, book)  # only the YAML knows the places of the problems
     if problems:
         raise PolicyFileError(problems)
     return tuple(sources)
@@ -173,83 +189,66 @@ def _refuse(file: Path, message: str, line: int = 1, column: int = 1) -> PolicyF
     return PolicyFileError([PolicyProblem(str(file), line, column, message)])
 
 
-def _load_file(file: Path) -> PolicySource:
-    nodes = _parse(file)
+def _load_file(file: Path, parsed: ParsedFiles | None) -> PolicySource:
+    text = _read(file)
+    # The name is the file's content: what another content was parsed to can never be taken for it.
+    name = f"yaml-1-{hashlib.sha256(text).hexdigest()}"
+    values = None if parsed is None else _known(name, parsed)
+    if values is not None:
+        try:
+            return PolicySource(file, PolicyFile.model_validate(values), values)
+        except (ValidationError, RecursionError):
+            pass  # an older version took it: parse it again, for the places of the problems
+    source, values = _parse_file(file, text)
+    if parsed is not None:
+        _keep(name, values, parsed)
+    return source
+
+
+def _known(name: str, parsed: ParsedFiles) -> Any:
     try:
-        return PolicySource(file, PolicyFile.model_validate(_plain(nodes, count(1))), nodes)
+        return json.loads(parsed.get(name) or b"null")
+    except (ValueError, RecursionError):
+        return None
+
+
+def _keep(name: str, values: Any, parsed: ParsedFiles) -> None:
+    data = json.dumps(values).encode()
+    # JSON has no NaN and no keys but text: where it says something else than the YAML, the YAML is parsed every time.
+    if json.loads(data) == values:
+        parsed.put(name, data)
+
+
+def _parse_file(file: Path, text: bytes) -> tuple[PolicySource, Any]:
+    """Parse the YAML; return the source and its plain values. Raises PolicyFileError."""
+    from proxy.policy.load_errors import explain_errors  # noqa: PLC0415  slow to import, and seldom needed
+    from proxy.policy.yaml_file import YamlFileError, parse_yaml, plain_values  # noqa: PLC0415
+
+    try:
+        nodes = parse_yaml(text)
+        values = plain_values(nodes)
+        return PolicySource(file, PolicyFile.model_validate(values), nodes), values
+    except YamlFileError as error:
+        raise _refuse(file, str(error), error.line, error.column) from None
     except RecursionError:
-        raise _refuse(file, "an alias refers to itself") from None
+        raise _refuse(file, "nested too deeply to be read") from None
     except ValidationError as error:
         found = explain_errors(nodes, error.errors())
         raise PolicyFileError([PolicyProblem(str(file), *place, message) for place, message in found]) from None
-    except _UnfitError as error:
-        raise _refuse(file, str(error), *locate(nodes, error.steps)) from None
-
-
-def _parse(file: Path) -> Any:
-    try:
-        nodes = YAML(typ="rt").load(_read(file).decode("utf-8"))
-    except UnicodeDecodeError as error:
-        raise _refuse(file, f"byte {error.start} is not UTF-8; save the file as UTF-8") from None
-    except MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-        said = (error.problem or error.context or "not YAML").split(" with value")[0]
-        advice = "; keep one of the two" if "duplicate key" in said else ""
-        raise _refuse(file, said + advice, line, column) from None
-    except RecursionError:
-        raise _refuse(file, "nested too deeply to be read") from None
-    except (YAMLError, ValueError) as error:
-        raise _refuse(file, f"not YAML: {error}") from None
-    if not isinstance(nodes, CommentedMap):
-        found = "empty" if nodes is None else f"a {type(nodes).__name__.removeprefix('Commented').lower()}"
-        raise _refuse(file, f"a policy is a mapping that starts with version: 1; this file is {found}")
-    return nodes
-
-
-class _UnfitError(Exception):
-    """A value that no field takes, and the steps that lead to it."""
-
-    def __init__(self, message: str, steps: tuple[str | int, ...]) -> None:
-        super().__init__(message)
-        self.steps = steps
-
-
-def _plain(node: Any, counted: Iterator[int], steps: tuple[str | int, ...] = ()) -> Any:
-    """Return YAML nodes as plain values; raise _UnfitError for a tag, a type that JSON lacks, or too many values."""
-    if next(counted) > MAX_VALUES:
-        message = f"up to here the file holds more than {MAX_VALUES:,} values with aliases expanded; use fewer aliases"
-        raise _UnfitError(message, steps[:2])
-    tag = getattr(node, "tag", None)
-    if tag is not None and tag.value is not None:
-        raise _UnfitError(f"the tag {tag.value} has no meaning here; remove it", steps)
-    if isinstance(node, CommentedMap):
-        return {
-            _plain(key, counted, (*steps, key)): _plain(value, counted, (*steps, key)) for key, value in node.items()
-        }
-    if isinstance(node, CommentedSeq):
-        return [_plain(value, counted, (*steps, index)) for index, value in enumerate(node)]
-    if isinstance(node, ScalarBoolean):
-        return bool(node)
-    if node is None or type(node) in (str, bool, int, float):
-        return node
-    for kind in (str, int, float):
-        if isinstance(node, kind):
-            return kind(node)
-    raise _UnfitError(f"a {type(node).__name__} is neither text, number nor boolean; quote it", steps)
 
 
 def _duplicate_ids(sources: Sequence[PolicySource]) -> list[PolicyProblem]:
-    seen: dict[str, str] = {}
+    seen: dict[str, tuple[PolicySource, tuple[str | int, ...]]] = {}
     problems: list[PolicyProblem] = []
     for source in sources:
         egress = source.content.egress.rules if source.content.egress else []
         sections = ((("rules",), source.content.rules), (("egress", "rules"), egress))
         ids = [(rule.id, (*steps, i, "id")) for steps, rules in sections for i, rule in enumerate(rules)]
         for identity, steps in ids:
-            line, column = source.at(*steps)
             if identity in seen:
-                message = f"id {identity!r} is already used at {seen[identity]}; give each rule its own id"
-                problems.append(PolicyProblem(str(source.path), line, column, message))
-            seen.setdefault(identity, f"{source.path}:{line}")
+                first, where = seen[identity]
+                at = f"{first.path}:{first.at(*where)[0]}"
+                message = f"id {identity!r} is already used at {at}; give each rule its own id"
+                problems.append(PolicyProblem(str(source.path), *source.at(*steps), message))
+            seen.setdefault(identity, (source, steps))
     return problems

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from proxy.core.interfaces import KnownDetectors
     from proxy.policy.decide import CompiledPolicy
+    from proxy.policy.load import ParsedFiles
 
     type Ready = tuple[CompiledPolicy, Callable[[], None]]
 
@@ -40,7 +41,8 @@ class LivePolicy:
 
     `prepare` builds whatever must change together with the policy and returns the function that
     puts it in force; where it raises, the policy is bad. It runs in a thread while the proxy
-    serves. `on_change` is called after each reload, whether it succeeded or not.
+    serves. `parsed` keeps what the files were parsed to, for later starts. `on_change` is called
+    after each reload, whether it succeeded or not.
     """
 
     def __init__(
@@ -51,12 +53,14 @@ class LivePolicy:
         prepare: Callable[[CompiledPolicy], Callable[[], None]] = lambda _: lambda: None,
         book: KnownDetectors | None = None,
         home: str | None = None,
+        parsed: ParsedFiles | None = None,
     ) -> None:
         self._path = path
         self.on_change = on_change
         self._prepare = prepare
         self._book = book
         self._home = home
+        self._parsed = parsed
         self._requested = asyncio.Event()
         self._stamp = self._fingerprint()
         self._policy, adopt = self._load()
@@ -104,7 +108,7 @@ class LivePolicy:
         self._policy, self.problem = policy, None
 
     def _load(self) -> Ready:
-        policy = load_policy(self._path, self._book, self._home)
+        policy = load_policy(self._path, self._book, parsed=self._parsed, home=self._home)
         return policy, self._prepare(policy)
 
     async def watch(self) -> None:

@@ -380,7 +380,3 @@ class PolicyFile(Strict):
     suppressions: list[Suppression] = Field(
         default_factory=list, description="Findings that redact rules ignore; records mask them all the same."
     )
-
-
-for _model in (AllowRule, DenyRule, RedactRule, TwoPhaseRule, PolicyFile):
-    _model.model_rebuild()

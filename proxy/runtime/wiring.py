@@ -23,7 +23,7 @@ from proxy.store.open_store import check_at_start, open_database
 from proxy.store.pin_files import PinFiles
 from proxy.store.proposal_store import Proposals
 from proxy.store.queries import Queries
-from proxy.system.secret_files import FileCache, read_or_make_key
+from proxy.system.secret_files import FileCache, SealedCache, read_or_make_key
 from proxy.twophase.keys import open_keys
 from proxy.wire.sse_ping_carrier import KEY_BYTES
 
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from proxy.twophase.sampler import Sampler
 
 MASK_KEY_BYTES = 32
+CACHE_KEY_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +62,13 @@ def preload(settings: Settings, home: str | None = None) -> Preloaded:
     """
     Queries.load_all()
     masker = open_masker(settings.state_dir)
+    key = read_or_make_key(settings.state_dir / "keys" / "policy-cache.key", CACHE_KEY_BYTES)
     policy = LivePolicy(
-        settings.policy, prepare=lambda policy: masker.prepare(policy.detectors), book=builtin(), home=home
+        settings.policy,
+        prepare=lambda policy: masker.prepare(policy.detectors),
+        book=builtin(),
+        parsed=SealedCache(settings.state_dir / "policy-cache", key),
+        home=home,
     )
     return Preloaded(policy, masker)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hmac
 import os
 import secrets
 import shlex
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 
 FULL = 1 << 20
+SEAL_BYTES = 32
 
 
 def room_hint(path: Path) -> str:
@@ -113,6 +115,25 @@ class FileCache:
             newest = sorted(self._folder.iterdir(), key=lambda file: file.stat().st_mtime_ns, reverse=True)
             for old in newest[self._limit :]:
                 old.unlink()
+
+
+class SealedCache:
+    """A cache whose entries count only with a MAC of their name and content: another's, or a damaged one, is a miss."""
+
+    def __init__(self, folder: Path, key: bytes, limit: int = 64) -> None:
+        self._files = FileCache(folder, limit)
+        self._key = key
+
+    def get(self, name: str) -> bytes | None:
+        entry = self._files.get(name) or b""
+        seal, data = entry[:SEAL_BYTES], entry[SEAL_BYTES:]
+        return data if hmac.compare_digest(seal, self._seal(name, data)) else None
+
+    def put(self, name: str, data: bytes) -> None:
+        self._files.put(name, self._seal(name, data) + data)
+
+    def _seal(self, name: str, data: bytes) -> bytes:
+        return hmac.digest(self._key, name.encode() + b"\0" + data, "sha256")
 
 
 class FolderLock:

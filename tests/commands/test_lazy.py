@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.cli import Commands
+from proxy.commands.command_tree import Commands
 from proxy.commands.lazy import CommandEntry, Placeholder
 
 

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from proxy.audit.local_log import LOG_FILE, LocalLog
-from proxy.cli import app
+from proxy.commands.command_tree import app
 from proxy.commands.replay import recorded_events
 from proxy.commands.time_format import parse_age
 from proxy.config import Settings

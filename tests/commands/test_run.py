@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.commands import run as module
+from proxy.runtime import stdio_run as module
 from tests.commands.conftest import Run, complaint
 
 
@@ -85,3 +85,13 @@ def test_server_and_agent_are_named(
 
     monkeypatch.setattr(module, "_serve", serve)
     assert run("run", *flags, "--", "true", "--flag", "--", "x").returncode == 9
+
+
+@pytest.mark.parametrize("words", [("--", "true"), ("true",)], ids=["the plain form", "typer's"])
+def test_both_parsers_lead_to_the_same_run(words: tuple[str, ...], run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def serve(_: object, context: module.Context, launch: module.Launch, strace: str | None) -> int:
+        assert (context.server, context.principal.agent, launch.argv) == ("files", "bot", ("true",))
+        return 9
+
+    monkeypatch.setattr(module, "_serve", serve)
+    assert run("run", "--server-name", "files", "--agent", "bot", *words).returncode == 9

@@ -6,7 +6,10 @@ import pytest
 
 from proxy.core.model import Call, Outcome
 from proxy.errors import PolicyError
+from proxy.policy import yaml_file
 from proxy.policy.load import load_policy
+from proxy.redact import builtin
+from proxy.system.package_data import policies_dir
 
 HEAD = "version: 1\ndefault: allow\n"
 RULE = "rules:\n  - id: a\n    action: deny\n"
@@ -192,3 +195,92 @@ def test_a_file_nested_too_deep_is_refused(tmp_path):
 def test_an_alias_within_bounds_is_as_good_as_what_it_stands_for(tmp_path):
     text = HEAD + "rules:\n  - {id: a, action: deny, tools: &t [x]}\n  - {id: b, action: deny, servers: *t}\n"
     assert load(tmp_path, text).rules["b"].servers == ["x"]
+
+
+class Kept(dict[str, bytes]):
+    """What was parsed before, in memory."""
+
+    put = dict.__setitem__
+
+
+RULES = HEAD + "rules:\n  - {id: a, action: deny, tools: [x], when: {arg: n, equals: 1}}\n"
+CALL = Call("tools/call", "server", "agent", "x", {"n": 1})
+
+
+def load_kept(tmp_path, text, kept, monkeypatch, *, parses, name="p.yaml"):
+    """Load a policy, and check whether that took a parse of its YAML."""
+    parsed = []
+    real = yaml_file.parse_yaml
+    with monkeypatch.context() as patch:
+        patch.setattr(yaml_file, "parse_yaml", lambda text: parsed.append(text) or real(text))
+        (tmp_path / name).write_text(text)
+        try:
+            return load_policy(tmp_path, builtin(), parsed=kept)
+        finally:
+            assert bool(parsed) == parses
+
+
+def test_a_file_is_parsed_once_and_decides_the_same_from_what_was_kept(tmp_path, monkeypatch):
+    kept = Kept()
+    first = load_kept(tmp_path, RULES, kept, monkeypatch, parses=True)
+    again = load_kept(tmp_path, RULES, kept, monkeypatch, parses=False)
+    assert first.rules == again.rules
+    assert first.version == again.version
+    assert first.decide(CALL) == again.decide(CALL)
+    assert again.decide(CALL).outcome is Outcome.DENY
+
+
+def test_the_shipped_policies_are_the_same_from_what_was_kept(monkeypatch):
+    kept = Kept()
+    for file in sorted(policies_dir().glob("*.yaml")):
+        first = load_policy(file, builtin(), parsed=kept)
+        with monkeypatch.context() as patch:
+            patch.setattr(yaml_file, "parse_yaml", None)
+            again = load_policy(file, builtin(), parsed=kept)
+        assert first.rules == again.rules
+        assert first.egress.section == again.egress.section
+        assert (first.default, first.detectors, first.pins) == (again.default, again.detectors, again.pins)
+
+
+def test_a_change_of_one_character_is_parsed(tmp_path, monkeypatch):
+    kept = Kept()
+    load_kept(tmp_path, RULES, kept, monkeypatch, parses=True)
+    changed = load_kept(tmp_path, RULES.replace("equals: 1", "equals: 2"), kept, monkeypatch, parses=True)
+    assert changed.decide(CALL).outcome is Outcome.ALLOW
+
+
+@pytest.mark.parametrize(
+    "damaged", [b"", b"{", b"null", b"[]", b"\xff", b'{"version": 1, "rulez": []}', b"[" * 100_000]
+)
+def test_what_was_kept_and_is_no_policy_is_parsed_again(damaged, tmp_path, monkeypatch):
+    kept = Kept()
+    load_kept(tmp_path, RULES, kept, monkeypatch, parses=True)
+    for name in list(kept):
+        kept[name] = damaged
+    again = load_kept(tmp_path, RULES, kept, monkeypatch, parses=True)
+    assert again.decide(CALL).outcome is Outcome.DENY
+
+
+def test_a_bad_file_is_not_kept(tmp_path, monkeypatch):
+    kept = Kept()
+    for _ in range(2):
+        with pytest.raises(PolicyError, match="there is no field 'rulez'"):
+            load_kept(tmp_path, HEAD + "rulez: []\n", kept, monkeypatch, parses=True)
+    assert kept == {}
+
+
+def test_problems_between_files_have_their_places_also_from_what_was_kept(tmp_path, monkeypatch):
+    kept = Kept()
+    load_kept(tmp_path, RULES, kept, monkeypatch, parses=True)
+    with pytest.raises(PolicyError) as caught:
+        load_kept(tmp_path, RULES, kept, monkeypatch, parses=True, name="q.yaml")
+    assert "q.yaml:4:6: id 'a' is already used at" in str(caught.value)
+    assert "p.yaml:4;" in str(caught.value)
+
+
+def test_values_that_json_would_change_are_parsed_every_time(tmp_path, monkeypatch):
+    text = RULES.replace("when:", "tests: [{call: {tool: x, arguments: {m: {1: a}}}, expect: no_match}], when:")
+    kept = Kept()
+    for _ in range(2):
+        load_kept(tmp_path, text, kept, monkeypatch, parses=True)
+    assert kept == {}

@@ -72,7 +72,7 @@ async def test_a_bad_reload_keeps_the_old_policy_and_says_so(content: bytes | No
 async def test_any_failure_to_load_keeps_the_old_policy(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     live = LivePolicy(path)
 
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise RuntimeError("boom")
 
     monkeypatch.setattr(reloader, "load_policy", fail)
@@ -122,7 +122,7 @@ async def test_a_change_of_the_files_is_seen_even_after_a_bad_one(path: Path, mo
 def test_a_change_while_the_first_policy_loads_is_not_missed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     load = reloader.load_policy
 
-    def slow(policy: Path, *_: object) -> object:
+    def slow(policy: Path, *_: object, **__: object) -> object:
         loaded = load(policy)
         path.write_text(DENY)
         return loaded

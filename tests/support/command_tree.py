@@ -7,7 +7,7 @@ from typing import Any
 
 from typer.main import get_command
 
-from proxy.cli import app
+from proxy.commands.command_tree import app
 from proxy.commands.lazy import Placeholder
 
 

@@ -166,7 +166,7 @@ def main() -> None:
     if kind == "interlock":
         importlib.import_module("proxy.system.lean_imports").import_only_what_is_used()
         importlib.import_module("proxy.redact").builtin()  # a large file, read once
-        for entry in importlib.import_module("proxy.cli").Commands.entries:
+        for entry in importlib.import_module("proxy.commands.command_tree").Commands.entries:
             importlib.import_module(f"proxy.commands.{entry.name}")
     for module in PRELOADED[kind]:
         importlib.import_module(module)

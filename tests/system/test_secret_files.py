@@ -18,6 +18,7 @@ from proxy.store.sqlite import SqliteDatabase
 from proxy.system.secret_files import (
     FileCache,
     FolderLock,
+    SealedCache,
     make_private,
     read_or_make_key,
     read_private,
@@ -157,3 +158,19 @@ def test_an_error_about_a_file_says_where_there_is_no_room(tmp_path: Path, monke
         open_log(tmp_path, 1 << 20)
     with pytest.raises(StoreUnavailableError, match=r"the disk is full \(4 KiB left\)"):
         asyncio.run(SqliteDatabase(tmp_path).check())
+
+
+def test_a_sealed_entry_counts_only_as_it_was_written(tmp_path: Path) -> None:
+    folder = tmp_path / "cache"
+    cache = SealedCache(folder, b"k" * 32)
+    assert cache.get("a") is None
+    cache.put("a", b"data")
+    assert cache.get("a") == b"data"
+    assert stat.S_IMODE((folder / "a").stat().st_mode) == 0o600
+    sealed = (folder / "a").read_bytes()
+    (folder / "b").write_bytes(sealed)
+    assert cache.get("b") is None, "another's entry under this name"
+    assert SealedCache(folder, b"other" * 8).get("a") is None, "an entry of another key"
+    for damaged in (b"", b"data", sealed[:-1], sealed + b"x", sealed[:-1] + b"b", bytes([sealed[0] ^ 1]) + sealed[1:]):
+        (folder / "a").write_bytes(damaged)
+        assert cache.get("a") is None, damaged

@@ -1,0 +1,71 @@
+"""The flags of `interlock run`, and a parser of their plain form. Imports nothing but the standard library.
+
+Every MCP server of a client is one `interlock run`, and the client waits for all of them: importing typer would be a
+good part of the start. What is not written in the plain form is typer's: help, completion and every error.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+COMPLETION = "_INTERLOCK_COMPLETE"
+
+
+class RunFlags(NamedTuple):
+    command: tuple[str, ...]
+    server_name: str | None = None
+    agent: str | None = None
+    policy: Path | None = None
+    trace: str | None = None
+    state_dir: Path | None = None
+    log_level: str | None = None
+    config: Path | None = None
+
+
+_FIELDS = {f"--{name.replace('_', '-')}": name for name in RunFlags._fields if name != "command"}
+
+
+def parse_run_flags(words: Sequence[str]) -> RunFlags | None:
+    """Parse `--NAME VALUE` or `--NAME=VALUE`, each at most once, then `--` and the server's command.
+
+    Return None for anything else: a parser that knows every form has to read that.
+    """
+    if COMPLETION in os.environ or "--" not in words:
+        return None
+    end = words.index("--")
+    given = _pairs(words[:end])
+    if given is None or not words[end + 1 :]:
+        return None
+    return RunFlags(
+        tuple(words[end + 1 :]),
+        server_name=given.get("server_name"),
+        agent=given.get("agent"),
+        policy=_path(given.get("policy")),
+        trace=given.get("trace"),
+        state_dir=_path(given.get("state_dir")),
+        log_level=given.get("log_level"),
+        config=_path(given.get("config")),
+    )
+
+
+def _path(text: str | None) -> Path | None:
+    return None if text is None else Path(text)
+
+
+def _pairs(words: Sequence[str]) -> dict[str, str] | None:
+    given: dict[str, str] = {}
+    rest = iter(words)
+    for word in rest:
+        flag, equals, value = word.partition("=")
+        name = _FIELDS.get(flag)
+        text = value if equals else next(rest, "")
+        # An empty value, or one that looks like another flag, is more likely a mistake; typer knows what it is.
+        if name is None or name in given or not text or text.startswith("-"):
+            return None
+        given[name] = text
+    return given

@@ -1,0 +1,81 @@
+"""The plain form of `interlock run`: read as typer reads it, and everything else left to typer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+from proxy.commands.command_tree import app
+from proxy.commands.run_flags import COMPLETION, RunFlags, parse_run_flags
+
+PLAIN = [
+    ["--", "true"],
+    ["--", "true", "--flag", "--", "--agent", "x"],
+    ["--", "", "x"],
+    ["--", "--help"],
+    ["--agent", "bot", "--", "true"],
+    ["--agent=bot", "--server-name", "a=b", "--", "true"],
+    ["--agent", "a b", "--trace=off", "--log-level", "debug", "--", "true"],
+    ["--policy", "~/p.yaml", "--state-dir=/x//y/", "--config", "./c.yaml", "--", "true"],
+    ["--trace", "never", "--", "true"],
+]
+LEFT_TO_TYPER = [
+    [],
+    ["--"],
+    ["true"],
+    ["--help"],
+    ["-h", "--", "true"],
+    ["--help", "--", "true"],
+    ["--agent", "bot", "true"],
+    ["--agent", "bot", "true", "--", "x"],
+    ["--agent", "--", "true"],
+    ["--agent", "", "--", "true"],
+    ["--agent=", "--", "true"],
+    ["--agent=-x", "--", "true"],
+    ["--agent", "--trace", "--", "true"],
+    ["--agent", "a", "--agent", "b", "--", "true"],
+    ["--age", "bot", "--", "true"],
+    ["--Agent", "bot", "--", "true"],
+    ["--server_name", "a", "--", "true"],
+    ["--command", "x", "--", "true"],
+    ["--fly", "x", "--", "true"],
+]
+
+
+def by_typer(words: list[str]) -> RunFlags:
+    root = get_command(app).make_context("interlock", ["run", *words])
+    _, command, rest = root.command.resolve_command(root, [*root._protected_args, *root.args])  # type: ignore[attr-defined]
+    given = command.make_context("run", rest, parent=root).params
+    return RunFlags(**{**given, "command": tuple(given["command"])})
+
+
+@pytest.mark.parametrize("words", PLAIN, ids=" ".join)
+def test_the_plain_form_is_read_as_typer_reads_it(words: list[str]) -> None:
+    flags = parse_run_flags(words)
+    assert flags is not None
+    assert flags == by_typer(words)
+
+
+@pytest.mark.parametrize("words", LEFT_TO_TYPER, ids=" ".join)
+def test_everything_else_is_left_to_typer(words: list[str]) -> None:
+    assert parse_run_flags(words) is None
+
+
+def test_a_shell_that_completes_is_left_to_typer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(COMPLETION, "complete_bash")
+    assert parse_run_flags(["--", "true"]) is None
+
+
+def test_every_option_of_the_command_is_known() -> None:
+    """An option that is added to the command alone would make each start with it slow again."""
+    root = get_command(app).make_context("interlock", ["run", "true"])
+    _, command, _ = root.command.resolve_command(root, ["run", "true"])  # type: ignore[attr-defined]
+    assert {parameter.name for parameter in command.params} == set(RunFlags._fields)
+
+
+def test_paths_are_paths() -> None:
+    flags = parse_run_flags(["--policy", "p.yaml", "--", "true"])
+    assert flags is not None
+    assert flags.policy == Path("p.yaml")
