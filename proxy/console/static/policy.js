@@ -113,7 +113,9 @@ text.addEventListener("keydown", (event) => {
   if (event.key === "Enter" && !event.ctrlKey) {
     event.preventDefault();
     const line = text.value.slice(0, text.selectionStart).split("\n").at(-1);
-    text.setRangeText(`\n${/^ */.exec(line)[0]}`, text.selectionStart, text.selectionEnd, "end");
+    // Under what stands behind a dash, not under the dash.
+    const indent = /^ *(?:- +)*/.exec(line)[0].replaceAll("-", " ");
+    text.setRangeText(`\n${indent}`, text.selectionStart, text.selectionEnd, "end");
     text.dispatchEvent(new Event("input"));
   }
 });
