@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from proxy.policy.decide import CompiledPolicy
 
 REPLAYED: Final = 2000
-MAX_CHANGES: Final = 8
+MAX_CHANGES: Final = 6
 MAX_LISTED: Final = 30
 SPAN: Final = SPANS["24h"]
 

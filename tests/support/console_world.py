@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 import math
 import random
@@ -118,8 +119,9 @@ DENIALS = {"read_file": "no-system-files", "write_file": "no-system-files", "she
 DETECTORS = ("secrets.aws-access-key", "pii.email", "secrets.github-token", "pii.card")
 
 
+@functools.cache
 def fill_an_hour(state_dir: Path) -> None:
-    """Put an hour of made-up traffic into the store: the same each time, but for the time."""
+    """Put an hour of made-up traffic into the store, once: the same each time, but for the time."""
     chance, now = random.Random(7), time.time()
     events: list[AuditEvent] = []
     for minute in range(60):

@@ -63,7 +63,7 @@ function show() {
   if (!items.length) return close();
   const lines = text.value.slice(0, text.selectionStart).split("\n");
   const height = parseFloat(getComputedStyle(text).lineHeight);
-  list.style.top = `${Math.min(lines.length * height - text.scrollTop + 12, text.clientHeight - 30)}px`;
+  list.style.top = `${lines.length * height - text.scrollTop + 12}px`;
   list.style.left = `min(${Math.max(0, lines.at(-1).length - fit.typed.length)}ch, 100% - 240px)`;
   list.hidden = false;
   choose(0);
