@@ -36,6 +36,18 @@ PAGES = {
 }
 
 
+OTHERS = {
+    "overview of an hour": "/?since=1h",
+    "overview of 24 hours": "/?since=24h",
+    "overview of 7 days": "/?since=7d",
+    "agents": "/agents",
+    "servers": "/servers",
+    "policy, with 2000 calls decided again": "/policy",
+    "audit": "/audit",
+    "health": "/health",
+}
+
+
 class Browser:
     def __init__(self, run):
         self.address = run["console"].removeprefix("http://")
@@ -76,6 +88,8 @@ def ask(browser, token, bound):
     yield Figure("a page of calls: the 21st", median_ms(browser, path), "ms", at_most=bound)
     one = re.search(r'<tr data-id="([^"]+)"', text)[1]
     yield Figure("one call", median_ms(browser, f"/calls/{one}"), "ms", at_most=bound)
+    for name, path in OTHERS.items():
+        yield Figure(name, median_ms(browser, path), "ms", at_most=1000)
 
 
 def run_on(state, url, bound):

@@ -16,7 +16,7 @@ sys.path.insert(0, str(ROOT))
 from playwright.sync_api import Page  # noqa: E402
 
 from tests.support.browser import PHONE, open_tab, start_browser  # noqa: E402
-from tests.support.console_world import World, make_traffic, start_world  # noqa: E402
+from tests.support.console_world import World, fill_an_hour, make_traffic, start_world  # noqa: E402
 
 FOLDER = ROOT / "docs" / "pictures"
 SIZE = (1280, 800)
@@ -43,6 +43,27 @@ def approval(page: Page, world: World) -> None:
     page.wait_for_selector("#approve:enabled")
 
 
+def overview(page: Page, world: World) -> None:
+    """Show an hour of traffic."""
+    fill_an_hour(world.interlock.state_dir)
+    page.goto(f"{world.interlock.console_url}/?since=1h")
+    plot = page.locator("[data-plot=calls]")
+    box = plot.locator("svg").bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 0.7 * box["width"], box["y"] + 40)
+
+
+def policy(page: Page, world: World) -> None:
+    """Show a rule that is being written, and what it would change."""
+    page.goto(f"{world.interlock.console_url}/policy")
+    editor = page.locator("#text")
+    editor.press("Control+End")
+    editor.press_sequentially("  - id: no-mail\naction: deny\ntools: [send_mail]\n")
+    page.locator("#verdict", has_text="With this text").locator("text=send_mail").first.wait_for()
+    editor.press_sequentially("se")
+    page.locator("#completions li").first.wait_for()
+
+
 type Shot = tuple[Callable[[Page, World], None], tuple[int, int], bool]
 # Name, what is on it, the size, and whether it is dark.
 SHOTS: dict[str, Shot] = {
@@ -50,6 +71,9 @@ SHOTS: dict[str, Shot] = {
     "live-dark": (live, SIZE, True),
     "call": (call, (1280, 1000), False),
     "approval": (approval, SIZE, False),
+    "overview": (overview, (1280, 900), False),
+    "overview-dark": (overview, (1280, 900), True),
+    "policy": (policy, (1280, 900), False),
     "phone": (live, PHONE, False),
 }
 

@@ -120,7 +120,8 @@ def _of_readiness(ready: dict[str, Any] | None) -> Iterator[Check]:
 def _of_backlog(backlog: Backlog) -> Iterable[Check]:
     lag = f", the oldest for {backlog.lag_seconds:.0f} s" if backlog.lag_seconds else ""
     refused = f" The store refused {backlog.rejected}." if backlog.rejected else ""
-    sentence = f"{backlog.events} events wait for the store{lag}.{refused}"
+    waiting = "1 event waits" if backlog.events == 1 else f"{backlog.events} events wait"
+    sentence = f"{waiting} for the store{lag}.{refused}"
     return [
         ("Audit log", not (backlog.problems or backlog.rejected), sentence),
         *(("Audit log", False, problem) for problem in backlog.problems),

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from proxy.policy.decide import CompiledPolicy
 
 REPLAYED: Final = 2000
-MAX_CHANGES: Final = 8
+MAX_CHANGES: Final = 6
 MAX_LISTED: Final = 30
 SPAN: Final = SPANS["24h"]
 
@@ -121,6 +121,7 @@ class PolicyPage:
             # Recorded first: no policy is in force that nobody answers for.
             await self._console.sink.record(_event("policy_saved", detail))
             await asyncio.to_thread(replace_text, file, text)
+            await self._console.policy.reload()  # the console's own copy; workers see the file by themselves
         except (OSError, RefusedError) as error:
             self._console.sink.record_later(_event("policy_save_failed", detail))
             if isinstance(error, RefusedError):

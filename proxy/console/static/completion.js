@@ -35,7 +35,14 @@ function pathTo(lines) {
 function fieldsAt(table, path) {
   let objects = ["PolicyFile"];
   for (const key of path) objects = [...new Set(objects.flatMap((name) => table[name]?.[key]?.objects ?? []))];
-  return Object.assign({}, ...objects.map((name) => table[name] ?? {}));
+  // Kinds of rules share names of fields; what each allows there counts.
+  const merged = {};
+  for (const [name, field] of objects.flatMap((kind) => Object.entries(table[kind] ?? {}))) {
+    const known = merged[name];
+    const both = (part) => [...new Set([...(known?.[part] ?? []), ...field[part]])];
+    merged[name] = { about: known?.about || field.about, words: both("words"), objects: both("objects") };
+  }
+  return merged;
 }
 
 /** Return the words that fit, what was typed of them, and what each is about. */

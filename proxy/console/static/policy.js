@@ -63,7 +63,7 @@ function show() {
   if (!items.length) return close();
   const lines = text.value.slice(0, text.selectionStart).split("\n");
   const height = parseFloat(getComputedStyle(text).lineHeight);
-  list.style.top = `${Math.min(lines.length * height - text.scrollTop + 12, text.clientHeight - 30)}px`;
+  list.style.top = `${lines.length * height - text.scrollTop + 12}px`;
   list.style.left = `min(${Math.max(0, lines.at(-1).length - fit.typed.length)}ch, 100% - 240px)`;
   list.hidden = false;
   choose(0);
@@ -113,7 +113,9 @@ text.addEventListener("keydown", (event) => {
   if (event.key === "Enter" && !event.ctrlKey) {
     event.preventDefault();
     const line = text.value.slice(0, text.selectionStart).split("\n").at(-1);
-    text.setRangeText(`\n${/^ */.exec(line)[0]}`, text.selectionStart, text.selectionEnd, "end");
+    // Under what stands behind a dash, not under the dash.
+    const indent = /^ *(?:- +)*/.exec(line)[0].replaceAll("-", " ");
+    text.setRangeText(`\n${indent}`, text.selectionStart, text.selectionEnd, "end");
     text.dispatchEvent(new Event("input"));
   }
 });
