@@ -18,7 +18,7 @@ from proxy.core.model import Context, Principal
 from proxy.errors import ConfigError, StartError, TracingError
 from proxy.sandbox.process_reaper import kill_descendants, set_subreaper
 from proxy.sandbox.server_process import Launch, plan_launch
-from proxy.system import log_setup
+from proxy.system import log_setup, run_file
 from proxy.trace.server_name import server_name as name_server
 from proxy.trace.tamper_guard import forbid_inspection
 from proxy.trace.tracer import TracePipe, find_strace, under_strace
@@ -108,7 +108,13 @@ async def _serve(settings: Settings, context: Context, launch: Launch, strace: s
     from proxy.trace.live_trace import LiveTrace  # noqa: PLC0415
 
     open_log = partial(RunLog, settings.state_dir, max_bytes=settings.audit_log_limit)
-    components = Components(settings, open_log, lambda _: runner.tools_changed(), server=context.server)
+    components = Components(
+        settings,
+        open_log,
+        lambda _: runner.tools_changed(),
+        server=context.server,
+        console=run_file.console_url(settings.state_dir),
+    )
     channel = watch = None
     if strace is not None:
         channel = TracePipe()
