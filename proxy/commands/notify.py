@@ -44,7 +44,9 @@ def send_test(
         raise ConfigError(f"there is no target {target!r}; targets are {', '.join(targets)}")
     failed = []
     for name in targets if target is None else (target,):
-        notice = make_notice(_example(), State.PENDING, settings.console_url or run_file.console_url(settings.state_dir))
+        notice = make_notice(
+            _example(), State.PENDING, settings.console_url or run_file.console_url(settings.state_dir)
+        )
         try:
             send(notice, targets[name], read_secrets(name, targets[name], os.environ), time.time())
         except (NotifyError, ConfigError) as error:

@@ -17,6 +17,7 @@ from proxy.console.call_page import CallPage
 from proxy.console.calls_page import CallsPage
 from proxy.console.context import Me
 from proxy.console.login_page import HOME, LoginPage, see_other
+from proxy.console.passkey_page import PasskeyPage
 from proxy.console.security import HEADERS, NO_STORE, RefusedError, check_origin
 from proxy.errors import AuditUnavailableError, ConfigError, ReviewError, StoreUnavailableError
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("interlock.console")
 
 # The order is that of the navigation.
-PAGES: Final = (CallsPage, CallPage, ApprovalsPage, LoginPage)
+PAGES: Final = (CallsPage, CallPage, ApprovalsPage, LoginPage, PasskeyPage)
 _METHODS: Final = frozenset({"GET", "HEAD", "POST"})
 _PUBLIC: Final = ("/login", "/static/", "/favicon.ico")
 # What a browser does by itself while a page is open: no sign of a person.
@@ -80,7 +81,7 @@ class ConsoleApp:
 
     def _admit(self, request: Request) -> ASGIApp | None:
         """Find the session of a request; return an answer for one that has none. Raises RefusedError, ConfigError."""
-        origin = self._console.site.check_host(request)
+        origin = request.state.origin = self._console.site.check_host(request)
         if request.method not in _METHODS:
             raise RefusedError(405, "method_not_allowed", "The console knows GET and POST.")
         if request.method == "POST":

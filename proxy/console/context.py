@@ -17,9 +17,11 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
+    from proxy.console.door import Door
     from proxy.console.links import OneTimeLinks
     from proxy.console.live_feed import LiveFeed
     from proxy.console.operators import Operators
+    from proxy.console.passkeys import Passkeys
     from proxy.console.render import Renderer
     from proxy.console.security import Site
     from proxy.console.sessions import Sessions
@@ -38,6 +40,8 @@ class Console:
     operators: Operators
     sessions: Sessions
     links: OneTimeLinks
+    door: Door
+    passkeys: Passkeys
     trail: Trail
     feed: LiveFeed
     renderer: Renderer
