@@ -17,6 +17,7 @@ from proxy.console.call_page import CallPage
 from proxy.console.calls_page import CallsPage
 from proxy.console.context import Me
 from proxy.console.login_page import HOME, LoginPage, see_other
+from proxy.console.oidc_page import OidcPage
 from proxy.console.passkey_page import PasskeyPage
 from proxy.console.security import HEADERS, NO_STORE, RefusedError, check_origin
 from proxy.errors import AuditUnavailableError, ConfigError, ReviewError, StoreUnavailableError
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("interlock.console")
 
 # The order is that of the navigation.
-PAGES: Final = (CallsPage, CallPage, ApprovalsPage, LoginPage, PasskeyPage)
+PAGES: Final = (CallsPage, CallPage, ApprovalsPage, LoginPage, PasskeyPage, OidcPage)
 _METHODS: Final = frozenset({"GET", "HEAD", "POST"})
 _PUBLIC: Final = ("/login", "/static/", "/favicon.ico")
 # What a browser does by itself while a page is open: no sign of a person.
@@ -90,7 +91,7 @@ class ConsoleApp:
         secret = request.cookies.get(self._console.site.cookie, "")
         session = self._console.sessions.find(secret, seen=path not in _UNATTENDED) if secret else None
         if session is not None:
-            person = self._console.operators.named(session.operator)
+            person = self._console.operators.signed_in(session.operator, session.granted)
             if person is None:
                 raise RefusedError(401, "no_session", "Log in first.")
             request.state.session = session

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from proxy.console.door import Door
     from proxy.console.links import OneTimeLinks
     from proxy.console.live_feed import LiveFeed
+    from proxy.console.oidc import OidcClient
     from proxy.console.operators import Operators
     from proxy.console.passkeys import Passkeys
     from proxy.console.render import Renderer
@@ -42,6 +43,7 @@ class Console:
     links: OneTimeLinks
     door: Door
     passkeys: Passkeys
+    oidc: OidcClient | None
     trail: Trail
     feed: LiveFeed
     renderer: Renderer

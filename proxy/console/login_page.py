@@ -41,7 +41,7 @@ class LoginPage:
     async def show(self, request: Request) -> Response:
         if request.state.session is not None:
             return see_other(HOME)
-        return self._page(request)
+        return login_form(self._console, request)
 
     async def log_in(self, request: Request) -> Response:
         # The origin was checked, as of every POST: no other site can log an operator in as somebody else.
@@ -60,7 +60,7 @@ class LoginPage:
                 if link
                 else ("This is not the token of an operator.")
             )
-            return self._page(request, why, 403)
+            return login_form(self._console, request, why, 403)
         response = see_other(next_path(form.get("next", "")))
         return await self._console.door.admit(request, response, operator, session, "link" if link else "token")
 
@@ -70,9 +70,15 @@ class LoginPage:
         self._console.door.set_session(response, "", 0)
         return response
 
-    def _page(self, request: Request, problem: str = "", status: int = 200) -> Response:
-        values = {"problem": problem, "next": next_path(request.query_params.get("next", ""))}
-        return self._console.renderer.page(request, "login.html", values, status)
+
+def login_form(console: Console, request: Request, problem: str = "", status: int = 200) -> Response:
+    """Return the page with every way to log in, and what went wrong with the last one."""
+    values = {
+        "problem": problem,
+        "next": next_path(request.query_params.get("next", "")),
+        "oidc": console.oidc is not None,
+    }
+    return console.renderer.page(request, "login.html", values, status)
 
 
 def see_other(path: str) -> RedirectResponse:

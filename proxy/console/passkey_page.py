@@ -20,7 +20,7 @@ from proxy.core.ids import new_id
 from proxy.core.model import AuditEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
 
     from starlette.requests import Request
 
@@ -42,9 +42,9 @@ class PasskeyPage:
     def routes(self) -> list[Route]:
         return [
             view("/sign-in", self.show),
-            action("/sign-in/passkeys/options", self.offer, Role.VIEWER),
-            action("/sign-in/passkeys", self.register, Role.VIEWER),
-            action("/sign-in/passkeys/remove", self.remove, Role.VIEWER),
+            action("/sign-in/passkeys/options", _own(self.offer), Role.VIEWER),
+            action("/sign-in/passkeys", _own(self.register), Role.VIEWER),
+            action("/sign-in/passkeys/remove", _own(self.remove), Role.VIEWER),
             Route("/login/passkey/options", self.ask, methods=["POST"]),
             Route("/login/passkey", self.log_in, methods=["POST"]),
         ]
@@ -55,7 +55,7 @@ class PasskeyPage:
             "passkeys": self._console.passkeys.of(me.operator),
             "here": self._party(request) is not None,
             "named_url": self._console.site.named_url,
-            "local": self._console.operators.stamp(me.operator) is not None,
+            "local": request.state.session.granted is None,
         }
         return self._console.renderer.page(request, "sign_in.html", values)
 
@@ -94,11 +94,8 @@ class PasskeyPage:
 
     async def log_in(self, request: Request) -> Response:
         form = await read_form(request)
-        wanted = self._logins.take(self._console.door.ticket(request, _WAY))
         try:
-            if wanted is None or wanted.party.origin != request.state.origin:
-                raise PasskeyError("This took too long, or was done already. Try again.")
-            operator = self._console.passkeys.log_in(form.get("credential", ""), wanted)
+            operator = self._console.passkeys.log_in(form.get("credential", ""), self._take_login(request))
         except PasskeyError as error:
             await self._console.door.refuse(request, "a passkey")
             raise RefusedError(403, "wrong_passkey", str(error)) from error
@@ -108,6 +105,12 @@ class PasskeyPage:
         response = JSONResponse({"next": next_path(form.get("next", ""))}, headers=dict(NO_STORE))
         self._console.door.drop_ticket(response, _WAY)
         return await self._console.door.admit(request, response, operator, session, _WAY)
+
+    def _take_login(self, request: Request) -> Wanted:
+        wanted = self._logins.take(self._console.door.ticket(request, _WAY))
+        if wanted is None or wanted.party.origin != request.state.origin:
+            raise PasskeyError("This took too long, or was done already. Try again.")
+        return wanted
 
     def _party(self, request: Request) -> RelyingParty | None:
         site, party = self._console.site, relying_party(request.state.origin)
@@ -127,6 +130,20 @@ class PasskeyPage:
     async def _record(self, kind: str, operator: str) -> None:
         detail = {"via": "console", "operator": operator}
         await self._console.sink.record(AuditEvent(event_id=new_id(), kind=kind, time=time.time(), detail=detail))
+
+
+type _Handler = Callable[[Request, Mapping[str, str]], Awaitable[Response]]
+
+
+def _own(handler: _Handler) -> _Handler:
+    """Refuse who was signed in by an identity provider: a passkey has the role of the file, which may be higher."""
+
+    async def act(request: Request, form: Mapping[str, str]) -> Response:
+        if request.state.session.granted is not None:
+            raise RefusedError(403, "wrong_passkey", "Passkeys are for operators of this state folder.")
+        return await handler(request, form)
+
+    return act
 
 
 @contextlib.contextmanager

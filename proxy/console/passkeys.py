@@ -116,8 +116,12 @@ class Passkeys:
             if len(own) >= MAX_PASSKEYS:
                 raise PasskeyError(f"You have {MAX_PASSKEYS} passkeys. Remove one first.")
             entries[key] = {
-                "operator": operator, "stamp": stamp, "label": _label(label), "rp_id": wanted.party.rp_id,
-                "public_key": _encode(verified.credential_public_key), "count": verified.sign_count,
+                "operator": operator,
+                "stamp": stamp,
+                "label": _label(label),
+                "rp_id": wanted.party.rp_id,
+                "public_key": _encode(verified.credential_public_key),
+                "count": verified.sign_count,
                 "added": time.time(),
             }
 

@@ -21,6 +21,8 @@ from proxy.console.context import Console
 from proxy.console.door import Door
 from proxy.console.links import OneTimeLinks
 from proxy.console.live_feed import LiveFeed
+from proxy.console.oidc import OidcClient
+from proxy.console.oidc_settings import load_oidc
 from proxy.console.operators import Operators
 from proxy.console.passkey_file import PasskeyFile
 from proxy.console.passkeys import Passkeys
@@ -135,6 +137,7 @@ def build(
         links=OneTimeLinks(settings.state_dir),
         door=Door(site, sessions, sink),
         passkeys=Passkeys(PasskeyFile(settings.state_dir), operators),
+        oidc=_oidc(settings),
         trail=trail,
         feed=feed,
         renderer=Renderer(assets),
@@ -144,6 +147,11 @@ def build(
         sink=sink,
     )
     return console, assets
+
+
+def _oidc(settings: Settings) -> OidcClient | None:
+    found = load_oidc(settings.console_oidc, settings.console_url)
+    return OidcClient(found, settings.console_url or "") if found is not None else None
 
 
 def _config(app: ConsoleApp) -> uvicorn.Config:

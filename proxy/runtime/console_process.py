@@ -44,6 +44,10 @@ class ConsoleProcess:
         self._settings = settings
         self._policy = policy
         self._close_inherited = close_inherited
+        if settings.console_oidc is not None:
+            from proxy.console.oidc_settings import load_oidc  # noqa: PLC0415  rarely used
+
+            load_oidc(settings.console_oidc, settings.console_url)
         self._listener = _listen(settings)
         # Where it listens; None where it does not. Workers, which have no socket of it, deny it to agents.
         self.address: Address | None = None if self._listener is None else self._listener.getsockname()[:2]
@@ -140,8 +144,8 @@ def _listen(settings: Settings) -> socket.socket | None:
 def _reserve_localhost(address: Address | None) -> socket.socket | Literal["absent"] | None:
     """Take the console's port on the other loopback address too; None where somebody has it, or nothing is reserved.
 
-    Browsers open `localhost`, which passkeys need, by either address. A listener of an agent's on the other one would be
-    taken for the console. Nothing listens on what is taken: browsers go on to the console. "absent": there is no such
+    Browsers open `localhost`, which passkeys need, by either address. They would take an agent's listener on the other
+    one for the console. Nothing listens on what is taken: browsers go on to the console. "absent": there is no such
     address on this machine.
     """
     if address is None or (host := ipaddress.ip_address(address[0])).compressed not in _OTHER:
