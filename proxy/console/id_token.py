@@ -49,7 +49,7 @@ def check_claims(claims: dict[str, Any], expected: Expected, now: float) -> None
     if claims.get("iss") != expected.issuer:
         raise OidcError("the ID token is of another issuer")
     _check_audience(claims, expected.client_id)
-    times = {name: claims.get(name) for name in ("exp", "iat")} | {"nbf": claims.get("nbf", 0)}
+    times: dict[str, Any] = {name: claims.get(name) for name in ("exp", "iat")} | {"nbf": claims.get("nbf", 0)}
     if any(type(value) not in (int, float) for value in times.values()):
         raise OidcError("the ID token has no times")
     if not times["exp"] > now - SKEW_SECONDS:

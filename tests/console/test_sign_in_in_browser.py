@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, expect
@@ -11,7 +10,7 @@ from playwright.sync_api import Browser, expect
 from tests.console.test_oidc_page import write_settings
 from tests.support.browser import Tab, console_link, open_tab, start_browser
 from tests.support.console_world import World, start_world
-from tests.support.harness import free_port, start_interlock
+from tests.support.harness import free_port
 from tests.support.oidc_issuer import start_issuer
 
 
@@ -23,8 +22,12 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with start_world(tmp_path_factory.mktemp("world")) as started:
-        yield started
+    folder, port = tmp_path_factory.mktemp("world"), free_port()
+    with start_issuer() as issuer:
+        flags = ("--console-listen", f"127.0.0.1:{port}", "--console-url", f"http://127.0.0.1:{port}")
+        oidc = write_settings(folder, issuer.url)
+        with start_world(folder, flags=(*flags, "--console-oidc", str(oidc))) as started:
+            yield started
 
 
 def add_authenticator(tab: Tab) -> None:
@@ -62,18 +65,11 @@ def test_by_its_address_the_console_says_where_passkeys_are(browser: Browser, wo
         expect(tab.page.get_by_role("link", name="localhost")).to_be_visible()
 
 
-def test_an_operator_signs_in_at_another_site_and_comes_back_with_a_session(browser: Browser, tmp_path: Path) -> None:
-    with start_issuer() as issuer:
-        port = free_port()
-        flags = ("--console-listen", f"127.0.0.1:{port}", "--console-url", f"http://127.0.0.1:{port}")
-        oidc = write_settings(tmp_path, issuer.url)
-        with (
-            start_interlock(tmp_path / "proxy", flags=[*flags, "--console-oidc", str(oidc)]) as interlock,
-            open_tab(browser) as tab,
-        ):
-            page = tab.page
-            page.goto(f"{interlock.console_url}/approvals")
-            page.get_by_role("link", name="Sign in with your organisation").click()
-            page.get_by_role("link", name="Agree").click()
-            page.wait_for_url("**/approvals")
-            expect(page.get_by_role("link", name="ann approver")).to_be_visible()
+def test_an_operator_signs_in_at_another_site_and_comes_back_with_a_session(browser: Browser, world: World) -> None:
+    with open_tab(browser) as tab:
+        page = tab.page
+        page.goto(f"{world.interlock.console_url}/approvals")
+        page.get_by_role("link", name="Sign in with your organisation").click()
+        page.get_by_role("link", name="Agree").click()
+        page.wait_for_url("**/approvals")
+        expect(page.get_by_role("link", name="ann approver")).to_be_visible()
