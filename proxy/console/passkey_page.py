@@ -75,8 +75,13 @@ class PasskeyPage:
         if wanted is None or wanted.party.origin != request.state.origin:
             raise RefusedError(403, "wrong_passkey", "This took too long, or was done already. Try again.")
         with _refusing(403):
+            keys, label = self._console.passkeys, form.get("label", "")
+            added = keys.register(form.get("credential", ""), wanted, me.operator, label)
+        try:
             await self._record("passkey_added", me.operator)
-            self._console.passkeys.register(form.get("credential", ""), wanted, me.operator, form.get("label", ""))
+        except BaseException:
+            keys.remove(me.operator, added)
+            raise
         return JSONResponse({"next": "/sign-in"}, headers=dict(NO_STORE))
 
     async def remove(self, request: Request, form: Mapping[str, str]) -> Response:

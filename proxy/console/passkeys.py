@@ -104,8 +104,8 @@ class Passkeys:
             raise PasskeyError("Passkeys are for operators of this state folder.")
         return stamp
 
-    def register(self, credential: str, wanted: Wanted, operator: str, label: str) -> None:
-        """Keep a new passkey of an operator. Raises PasskeyError where it is not what was asked for."""
+    def register(self, credential: str, wanted: Wanted, operator: str, label: str) -> str:
+        """Keep a new passkey of an operator; return its id. Raises PasskeyError where it is not what was asked for."""
         stamp = self.stamp(operator)
         verified = _verify_registration(_parse(credential, "webauthn.create"), wanted)
         with self._file.update() as entries:
@@ -124,6 +124,7 @@ class Passkeys:
                 "count": verified.sign_count,
                 "added": time.time(),
             }
+        return key
 
     def remove(self, operator: str, key: str) -> None:
         """Forget one passkey of an operator. Raises PasskeyError where the operator has none of that id."""

@@ -92,6 +92,14 @@ async def test_a_passkey_of_another_page_or_without_a_person_is_not_registered(
     await desk.log_in()
     assert (await register(desk, Authenticator(), **changes)).status_code == 403
     assert desk.console.passkeys.of("ann") == {}
+    assert "passkey_added" not in desk.sink.kinds()
+
+
+async def test_a_passkey_that_could_not_be_recorded_is_not_kept(desk: Desk) -> None:
+    await desk.log_in()
+    desk.sink.fail = AuditUnavailableError("disk full")
+    assert (await register(desk, Authenticator())).status_code == 503
+    assert desk.console.passkeys.of("ann") == {}
 
 
 @pytest.mark.parametrize(
