@@ -157,6 +157,7 @@ class Settings(BaseModel):
     console_link: Literal["auto", "always", "never"] = Field(
         "auto", description="Whether the start prints a one-time link to the console; auto: on a terminal."
     )
+    console_oidc: UserPath | None = Field(None, description="File that says how operators sign in by OpenID Connect.")
     hold_timeout: Seconds = Field(
         50, description="Seconds that a call waits for people to approve it, where its rule says how: hold."
     )

@@ -18,6 +18,7 @@ from proxy.errors import ConfigError, InterlockError, NotifyError
 from proxy.notify.notice import make_notice
 from proxy.notify.send import send
 from proxy.notify.targets import load_targets, read_secrets
+from proxy.system import run_file
 
 app = typer.Typer(help="Tell people when something waits for approval.", no_args_is_help=True)
 
@@ -43,7 +44,9 @@ def send_test(
         raise ConfigError(f"there is no target {target!r}; targets are {', '.join(targets)}")
     failed = []
     for name in targets if target is None else (target,):
-        notice = make_notice(_example(), State.PENDING, settings.console_url)
+        notice = make_notice(
+            _example(), State.PENDING, settings.console_url or run_file.console_url(settings.state_dir)
+        )
         try:
             send(notice, targets[name], read_secrets(name, targets[name], os.environ), time.time())
         except (NotifyError, ConfigError) as error:

@@ -20,7 +20,9 @@ from proxy.console.calls_page import CallsPage
 from proxy.console.context import Me
 from proxy.console.health_page import HealthPage
 from proxy.console.login_page import LoginPage, see_other
+from proxy.console.oidc_page import OidcPage
 from proxy.console.overview_page import OverviewPage
+from proxy.console.passkey_page import PasskeyPage
 from proxy.console.policy_page import PolicyPage
 from proxy.console.security import HEADERS, NO_STORE, RefusedError, check_origin
 from proxy.console.servers_page import ServersPage
@@ -37,7 +39,7 @@ log = structlog.get_logger("interlock.console")
 # The order is that of the navigation.
 PAGES: Final = (
     *(OverviewPage, CallsPage, CallPage, ApprovalsPage, AgentsPage),
-    *(ServersPage, PolicyPage, AuditPage, HealthPage, LoginPage),
+    *(ServersPage, PolicyPage, AuditPage, HealthPage, LoginPage, PasskeyPage, OidcPage),
 )
 _METHODS: Final = frozenset({"GET", "HEAD", "POST"})
 _PUBLIC: Final = ("/login", "/static/", "/favicon.ico")
@@ -85,7 +87,7 @@ class ConsoleApp:
 
     def _admit(self, request: Request) -> ASGIApp | None:
         """Find the session of a request; return an answer for one that has none. Raises RefusedError, ConfigError."""
-        origin = self._console.site.check_host(request)
+        origin = request.state.origin = self._console.site.check_host(request)
         if request.method not in _METHODS:
             raise RefusedError(405, "method_not_allowed", "The console knows GET and POST.")
         if request.method == "POST":
@@ -94,7 +96,7 @@ class ConsoleApp:
         secret = request.cookies.get(self._console.site.cookie, "")
         session = self._console.sessions.find(secret, seen=path not in _UNATTENDED) if secret else None
         if session is not None:
-            person = self._console.operators.named(session.operator)
+            person = self._console.operators.signed_in(session.operator, session.granted)
             if person is None:
                 raise RefusedError(401, "no_session", "Log in first.")
             request.state.session = session

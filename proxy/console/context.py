@@ -18,9 +18,12 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from proxy.config import Settings
+    from proxy.console.door import Door
     from proxy.console.links import OneTimeLinks
     from proxy.console.live_feed import LiveFeed
+    from proxy.console.oidc import OidcClient
     from proxy.console.operators import Operators
+    from proxy.console.passkeys import Passkeys
     from proxy.console.render import Renderer
     from proxy.console.security import Site
     from proxy.console.sessions import Sessions
@@ -39,6 +42,9 @@ class Console:
     operators: Operators
     sessions: Sessions
     links: OneTimeLinks
+    door: Door
+    passkeys: Passkeys
+    oidc: OidcClient | None
     trail: Trail
     feed: LiveFeed
     renderer: Renderer

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from proxy.core.approvals import Operator
+
 if TYPE_CHECKING:
-    from proxy.core.approvals import Operator
+    from proxy.core.approvals import Role
     from proxy.identity.token_file import OperatorTokens
 
 
@@ -26,3 +29,15 @@ class Operators:
     def named(self, name: str) -> Operator | None:
         """Return an operator as the file has it now: a role that is taken away is gone from the next request on."""
         return self._tokens.named(name)
+
+    def signed_in(self, name: str, granted: Role | None) -> Operator | None:
+        """Return who is in a session; with `granted`, the role that an identity provider gave.
+
+        Where the file has the name too, it is the same person, with the lower of both roles.
+        """
+        own = self.named(name)
+        if granted is None:
+            return own
+        if own is None:
+            return Operator(name, granted)
+        return replace(own, role=granted if own.role.includes(granted) else own.role)

@@ -7,6 +7,7 @@ A web page elsewhere can send an operator's browser here. It gets no cookie (Sam
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, urlsplit
@@ -44,6 +45,14 @@ HEADERS: Final = {
 NO_STORE: Final = {"Cache-Control": "no-store"}
 
 
+def is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
 class RefusedError(Exception):
     """A request that is not served: an HTTP status, a stable code, and a sentence."""
 
@@ -62,6 +71,8 @@ class Site:
 
     listener: ListenerName
     url: str | None = None
+    # Whether `localhost` leads here by both IPv4 and IPv6, and never to somebody else's listener.
+    owns_localhost: bool = True
 
     @property
     def secure(self) -> bool:
@@ -71,6 +82,13 @@ class Site:
     def cookie(self) -> str:
         # The prefix makes browsers refuse such a cookie from any other host or path, and without TLS.
         return "__Host-interlock" if self.secure else f"interlock-{self.listener.port}"
+
+    @property
+    def named_url(self) -> str | None:
+        """The console's URL with a name, which passkeys need; None where it has none."""
+        if self.url is not None and not is_address(urlsplit(self.url).hostname or ""):
+            return self.url
+        return f"http://localhost:{self.listener.port}" if self.owns_localhost else None
 
     def check_host(self, request: Request) -> str:
         """Return the origin that the request is for. Raises RefusedError where it is for another host."""

@@ -18,9 +18,14 @@ from proxy.audit.local_log_files import RunLog
 from proxy.audit.pipeline import AuditPipeline
 from proxy.console.app import ConsoleApp
 from proxy.console.context import Console
+from proxy.console.door import Door
 from proxy.console.links import OneTimeLinks
 from proxy.console.live_feed import LiveFeed
+from proxy.console.oidc import OidcClient
+from proxy.console.oidc_settings import load_oidc
 from proxy.console.operators import Operators
+from proxy.console.passkey_file import PasskeyFile
+from proxy.console.passkeys import Passkeys
 from proxy.console.pending import pending_proposals
 from proxy.console.render import Assets, Renderer
 from proxy.console.security import Site
@@ -68,18 +73,24 @@ class _Bounded(H11Protocol):
             self._check = self.loop.call_later(CONNECTION_SECONDS, self._close_if_waiting)
 
 
-async def serve(settings: Settings, listener: socket.socket, policy: LivePolicy) -> None:
+async def serve(
+    settings: Settings, listener: socket.socket, policy: LivePolicy, *, owns_localhost: bool = False
+) -> None:
     """Serve the console on `listener` until SIGTERM or SIGINT."""
     audit = AuditPipeline(settings, RunLog(settings.state_dir, max_bytes=settings.audit_log_limit), adopts_all=False)
     try:
-        await _serve(settings, listener, policy, audit.sink)
+        await _serve(settings, listener, policy, audit.sink, owns_localhost=owns_localhost)
     finally:
         await asyncio.to_thread(audit.close)
 
 
-async def _serve(settings: Settings, listener: socket.socket, policy: LivePolicy, sink: EventSink) -> None:
+async def _serve(
+    settings: Settings, listener: socket.socket, policy: LivePolicy, sink: EventSink, *, owns_localhost: bool
+) -> None:
     async with contextlib.AsyncExitStack() as closing:
-        console, assets = build(settings, listener.getsockname()[1], policy, sink, closing)
+        console, assets = build(
+            settings, listener.getsockname()[1], policy, sink, closing, owns_localhost=owns_localhost
+        )
         server = _Server(_config(ConsoleApp(console, assets)))
         loop = asyncio.get_running_loop()
 
@@ -96,7 +107,13 @@ async def _serve(settings: Settings, listener: socket.socket, policy: LivePolicy
 
 
 def build(
-    settings: Settings, port: int, policy: LivePolicy, sink: EventSink, closing: contextlib.AsyncExitStack
+    settings: Settings,
+    port: int,
+    policy: LivePolicy,
+    sink: EventSink,
+    closing: contextlib.AsyncExitStack,
+    *,
+    owns_localhost: bool = True,
 ) -> tuple[Console, Assets]:
     """Return what the pages share; `closing` closes it."""
     assert settings.console_address is not None
@@ -111,11 +128,16 @@ def build(
         lambda: LiveTail(settings.state_dir, trail.store, shared=trail.shared), lambda: pending_proposals(review)
     )
     closing.push_async_callback(feed.close)
+    site = Site(ListenerName(settings.console_address[0], port), settings.console_url, owns_localhost)
+    sessions = Sessions(operators)
     console = Console(
-        site=Site(ListenerName(settings.console_address[0], port), settings.console_url),
+        site=site,
         operators=operators,
-        sessions=Sessions(operators),
+        sessions=sessions,
         links=OneTimeLinks(settings.state_dir),
+        door=Door(site, sessions, sink),
+        passkeys=Passkeys(PasskeyFile(settings.state_dir), operators),
+        oidc=_oidc(settings),
         trail=trail,
         feed=feed,
         renderer=Renderer(assets),
@@ -126,6 +148,11 @@ def build(
         settings=settings,
     )
     return console, assets
+
+
+def _oidc(settings: Settings) -> OidcClient | None:
+    found = load_oidc(settings.console_oidc, settings.console_url)
+    return OidcClient(found, settings.console_url or "") if found is not None else None
 
 
 def _config(app: ConsoleApp) -> uvicorn.Config:

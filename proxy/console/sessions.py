@@ -13,9 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.console.operators import Operators
+    from proxy.core.approvals import Role
 
 IDLE_SECONDS: Final = 30 * 60.0
 LONGEST_SECONDS: Final = 12 * 3600.0
+GRANTED_SECONDS: Final = 3600.0
 MAX_SESSIONS: Final = 500
 
 
@@ -27,7 +29,9 @@ class Session:
     since: float
     seen: float
     csrf: str
-    stamp: str  # of the operator's entry: an operator who was revoked and added again is another one
+    # Of the operator's entry: an operator who was revoked and added again is another one. None: there is no entry.
+    stamp: str | None
+    granted: Role | None = None  # the role that an identity provider gave
 
 
 class Sessions:
@@ -47,16 +51,16 @@ class Sessions:
         self._longest = longest
         self._open: dict[str, Session] = {}
 
-    def open(self, operator: str) -> str | None:
-        """Return the secret of a new session; None where there is no such operator."""
+    def open(self, operator: str, granted: Role | None = None) -> str | None:
+        """Return the secret of a new session; None where there is no such operator, and nobody granted a role."""
         stamp = self._operators.stamp(operator)
-        if stamp is None:
+        if stamp is None and granted is None:
             return None
         self._drop_ended()
         if len(self._open) >= MAX_SESSIONS:
             del self._open[min(self._open, key=lambda key: self._open[key].seen)]
         secret, now = secrets.token_urlsafe(32), self._clock()
-        self._open[_hash(secret)] = Session(operator, now, now, secrets.token_urlsafe(32), stamp)
+        self._open[_hash(secret)] = Session(operator, now, now, secrets.token_urlsafe(32), stamp, granted)
         return secret
 
     def find(self, secret: str, *, seen: bool = True) -> Session | None:
@@ -75,7 +79,9 @@ class Sessions:
     def lives(self, session: Session) -> bool:
         """Return whether a session goes on: its times are not over, and its operator is not revoked."""
         now = self._clock()
-        in_time = now < session.seen + self._idle and now < session.since + self._longest
+        # What an identity provider takes away is seen at the next sign-in, so that one comes sooner.
+        longest = self._longest if session.granted is None else min(self._longest, GRANTED_SECONDS)
+        in_time = now < session.seen + self._idle and now < session.since + longest
         return in_time and self._operators.stamp(session.operator) == session.stamp
 
     def end(self, secret: str) -> None:

@@ -6,12 +6,13 @@ is started again by the next connection.
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import os
 import signal
 import socket
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 import structlog
 
@@ -32,6 +33,7 @@ BACKLOG: Final = 128
 PAUSE_SECONDS: Final = 2.0
 NUMBER: Final = 0  # workers count from 1
 NICENESS: Final = 5
+_OTHER: Final = {"127.0.0.1": "::1", "0.0.0.0": "::1", "::1": "127.0.0.1", "::": "127.0.0.1"}  # noqa: S104
 
 
 class ConsoleProcess:
@@ -42,9 +44,14 @@ class ConsoleProcess:
         self._settings = settings
         self._policy = policy
         self._close_inherited = close_inherited
+        if settings.console_oidc is not None:
+            from proxy.console.oidc_settings import load_oidc  # noqa: PLC0415  rarely used
+
+            load_oidc(settings.console_oidc, settings.console_url)
         self._listener = _listen(settings)
         # Where it listens; None where it does not. Workers, which have no socket of it, deny it to agents.
         self.address: Address | None = None if self._listener is None else self._listener.getsockname()[:2]
+        self._guard = _reserve_localhost(self.address)
         self._due = 0.0
         self.process: WorkerProcess | None = None
 
@@ -91,6 +98,8 @@ class ConsoleProcess:
         if self._listener is not None:
             self._listener.close()
             self._listener = None
+        if isinstance(self._guard, socket.socket):
+            self._guard.close()
         if self.process is not None:
             self.process.send_signal(signal.SIGTERM)
 
@@ -110,7 +119,7 @@ class ConsoleProcess:
         os.nice(NICENESS)
         from proxy.console.server import serve  # noqa: PLC0415  large, and for this process alone
 
-        event_loop.run(serve(self._settings, self._listener, self._policy))
+        event_loop.run(serve(self._settings, self._listener, self._policy, owns_localhost=self._guard is not None))
 
 
 def _listen(settings: Settings) -> socket.socket | None:
@@ -130,3 +139,29 @@ def _listen(settings: Settings) -> socket.socket | None:
     if not ipaddress.ip_address(listener.getsockname()[0]).is_loopback and not settings.console_is_secure:
         log.warning("the console is reachable from other machines, without TLS", listen=listener.getsockname()[:2])
     return listener
+
+
+def _reserve_localhost(address: Address | None) -> socket.socket | Literal["absent"] | None:
+    """Take the console's port on the other loopback address too; None where somebody has it, or nothing is reserved.
+
+    Browsers open `localhost`, which passkeys need, by either address. They would take an agent's listener on the other
+    one for the console. Nothing listens on what is taken: browsers go on to the console. "absent": there is no such
+    address on this machine.
+    """
+    if address is None or (host := ipaddress.ip_address(address[0])).compressed not in _OTHER:
+        return None
+    other = _OTHER[host.compressed]
+    guard = None
+    try:
+        guard = socket.socket(socket.AF_INET6 if ":" in other else socket.AF_INET)
+        guard.bind((other, address[1]))
+    except OSError as error:
+        if guard is not None:
+            guard.close()
+        if error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+            return "absent"
+        log.warning(
+            "localhost may lead elsewhere; passkeys need console_url", taken=format_address((other, address[1]))
+        )
+        return None
+    return guard

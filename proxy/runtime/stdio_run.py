@@ -8,7 +8,7 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
-from proxy.system import log_setup  # before all others: it imports structlog without rich
+from proxy.system import log_setup, run_file  # before all others: it imports structlog without rich
 
 # isort: split
 from proxy.audit.local_log_files import RunLog
@@ -89,7 +89,12 @@ async def _serve(settings: Settings, context: Context, launch: Launch, strace: s
     open_log = partial(RunLog, settings.state_dir, max_bytes=settings.audit_log_limit)
     preloaded = preload(settings, own_home(launch.argv, os.environ))
     components = Components(
-        settings, open_log, lambda _: runner.tools_changed(), server=context.server, preloaded=preloaded
+        settings,
+        open_log,
+        lambda _: runner.tools_changed(),
+        server=context.server,
+        preloaded=preloaded,
+        console=run_file.console_url(settings.state_dir),
     )
     channel = watch = None
     if strace is not None:

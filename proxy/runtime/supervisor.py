@@ -253,6 +253,7 @@ class Supervisor:
             channel=channel,
             counters=self._counters.row(slot.number),
             shared_calls=self._shared_calls,
+            console=self._console.url,
         )
 
         async def serve() -> None:

@@ -78,7 +78,8 @@ class Components:
 
     `tools_changed` is called with a server (None: all) whose tools clients should list again; `reloaded`, after each
     attempt to load the policy. `server` is set where the gate serves one server only (stdio). `wrap_sink` may put
-    another sink in front. One of several workers has the `lead`: it records what all of them notice.
+    another sink in front. One of several workers has the `lead`: it records what all of them notice. `console` is the
+    URL of the console that runs beside the gate; it counts where the settings name none.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class Components:
         *,
         lead: bool = True,
         shared_calls: SharedCalls | None = None,
+        console: str | None = None,
     ) -> None:
         self._tools_changed = tools_changed
         self._on_reload = reloaded
@@ -119,7 +121,7 @@ class Components:
             catalog=catalog,
             sampler=self.sampler,
             hold_seconds=settings.hold_timeout,
-            console_url=settings.console_url,
+            console_url=settings.console_url or console,
         )
         self.notifier = _open_notifier(settings, self._database, self.two_phase)
         self.gate = Gate(

@@ -72,6 +72,7 @@ class WorkerContext:
     channel: Channel
     counters: WorkerCounters
     shared_calls: Path | None = None  # set if there are several workers
+    console: str | None = None  # the URL of the console that this proxy serves
 
 
 class Worker:
@@ -92,6 +93,7 @@ class Worker:
             wrap_sink=lambda sink: CountingSink(sink, context.counters),
             lead=context.number == 1,
             shared_calls=self.shared_calls,
+            console=context.console,
         )
         self.policy, self.gate = self.components.policy, self.components.gate
         self.authority = Authority(settings.state_dir)

@@ -57,6 +57,12 @@ def read(state_dir: Path) -> RunningProxy | None:
     return running
 
 
+def console_url(state_dir: Path) -> str | None:
+    """Return where operators open the console of the running proxy; None where there is none."""
+    running = read(state_dir)
+    return running.console if running is not None else None
+
+
 def remove(state_dir: Path) -> None:
     """Delete the run file if it is this process's own."""
     running = read(state_dir)

@@ -6,15 +6,15 @@ import asyncio
 
 import pytest
 
-from proxy.console import login_page
-from proxy.console.login_page import _next
+from proxy.console import door
+from proxy.console.login_page import next_path
 from proxy.errors import AuditUnavailableError
 from tests.support.console_fixture import Desk
 
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(login_page, "WRONG_SECONDS", 0.0)
+    monkeypatch.setattr(door, "WRONG_SECONDS", 0.0)
 
 
 async def test_a_link_logs_in_once(desk: Desk) -> None:
@@ -73,7 +73,7 @@ async def test_a_damaged_file_of_links_lets_nobody_in(desk: Desk) -> None:
 async def test_guessing_is_one_at_a_time_and_bounded_while_a_right_token_never_waits(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(login_page, "WRONG_SECONDS", 3600.0)
+    monkeypatch.setattr(door, "WRONG_SECONDS", 3600.0)
     token = desk.tokens.add("ann")
     guesses = [asyncio.create_task(desk.http.post("/login", data={"token": "x"})) for _ in range(30)]
     done, waiting = await asyncio.wait(guesses, timeout=60, return_when=asyncio.FIRST_COMPLETED)
@@ -81,7 +81,7 @@ async def test_guessing_is_one_at_a_time_and_bounded_while_a_right_token_never_w
         more, waiting = await asyncio.wait(waiting, timeout=60, return_when=asyncio.FIRST_COMPLETED)
         done |= more
     assert {guess.result().status_code for guess in done} == {429}
-    assert len(waiting) == login_page.MAX_WAITING
+    assert len(waiting) == door.MAX_WAITING
     assert desk.sink.kinds() == ["operator_refused"]
     assert (await desk.http.post("/login", data={"token": token})).status_code == 303
     for guess in waiting:
@@ -109,5 +109,5 @@ async def test_whoever_is_logged_in_needs_no_login(desk: Desk) -> None:
     ["", "//evil.example", "/\\evil.example", "http://evil.example", "javascript:alert(1)", "/a\r\nx: y", "/login"],
 )
 def test_a_login_leads_nowhere_else(path: str) -> None:
-    assert _next(path) == "/calls"
-    assert _next("/approvals?x=1") == "/approvals?x=1"
+    assert next_path(path) == "/calls"
+    assert next_path("/approvals?x=1") == "/approvals?x=1"

@@ -43,3 +43,23 @@ def test_a_damaged_file_is_an_error_and_not_nobody(tmp_path: Path) -> None:
     tokens.path.write_text("{")
     with pytest.raises(ConfigError):
         Operators(tokens).stamp("ann")
+
+
+@pytest.mark.parametrize(
+    ("own", "granted", "role"),
+    [
+        (None, None, None),
+        (None, Role.ADMIN, Role.ADMIN),
+        (Role.VIEWER, Role.ADMIN, Role.VIEWER),
+        (Role.ADMIN, Role.VIEWER, Role.VIEWER),
+        (Role.ADMIN, None, Role.ADMIN),
+    ],
+)
+def test_of_a_granted_role_and_that_of_the_file_the_lower_counts(
+    own: Role | None, granted: Role | None, role: Role | None, tmp_path: Path
+) -> None:
+    tokens = OperatorTokens(tmp_path)
+    if own is not None:
+        tokens.add("ann", own)
+    found = Operators(tokens).signed_in("ann", granted)
+    assert (found and found.role) == role

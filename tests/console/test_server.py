@@ -84,6 +84,17 @@ def test_a_call_is_on_the_page_and_the_login_in_the_trail(world: World) -> None:
     assert "operator_login" in kinds
 
 
+def test_an_agent_gets_a_link_that_works_and_holds_no_credential(world: World) -> None:
+    proposed = world.propose(amount=100, to="bob")
+    page = f"{world.interlock.console_url}/approvals/{proposed['proposal_id']}"
+    assert page in json.dumps(proposed)
+    assert "ill_" not in json.dumps(proposed)
+    with Browser(world) as browser:
+        assert browser.request("GET", page.removeprefix(world.interlock.console_url))[0] == 303
+        browser.log_in(token(world))
+        assert browser.request("GET", page.removeprefix(world.interlock.console_url))[0] == 200
+
+
 def test_the_trail_of_the_console_is_chained_like_any_other(world: World) -> None:
     with Browser(world) as browser:
         browser.log_in(token(world))

@@ -8,7 +8,8 @@ import pytest
 
 from proxy.console import sessions
 from proxy.console.operators import Operators
-from proxy.console.sessions import IDLE_SECONDS, LONGEST_SECONDS, Sessions, is_csrf_of
+from proxy.console.sessions import GRANTED_SECONDS, IDLE_SECONDS, LONGEST_SECONDS, Sessions, is_csrf_of
+from proxy.core.approvals import Role
 from proxy.identity.token_file import OperatorTokens
 
 
@@ -100,3 +101,20 @@ def test_sessions_are_bounded_and_the_longest_unused_goes(
         clock.now = number
         secrets.append(opened(made))
     assert [made.find(secret) is not None for secret in secrets] == [False, True, True, True]
+
+
+def test_a_granted_session_ends_after_an_hour_and_when_the_file_gets_that_name(
+    made: Sessions, tokens: OperatorTokens, clock: Clock
+) -> None:
+    assert made.open("bob") is None
+    secret = made.open("bob", Role.VIEWER)
+    assert secret is not None
+    while clock.now + 600 < GRANTED_SECONDS:
+        clock.now += 600
+        assert made.find(secret) is not None
+    clock.now = GRANTED_SECONDS
+    assert made.find(secret) is None
+    other = made.open("bob", Role.VIEWER)
+    assert other is not None
+    tokens.add("bob")
+    assert made.find(other) is None

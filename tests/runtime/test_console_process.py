@@ -32,6 +32,23 @@ def test_it_listens_where_it_is_told_and_says_where(tmp_path: Path) -> None:
     assert made.interests() == []
 
 
+def test_nobody_else_can_listen_where_localhost_leads(tmp_path: Path) -> None:
+    made = process(Settings(state_dir=tmp_path, console_listen="127.0.0.1:0"))
+    assert made.address is not None
+    for address in ("::1", "::"):
+        with pytest.raises(OSError, match="in use"):
+            socket.create_server((address, made.address[1]), family=socket.AF_INET6)
+    made.stop()
+    socket.create_server(("::1", made.address[1]), family=socket.AF_INET6).close()
+
+
+def test_where_somebody_has_it_localhost_is_not_the_consoles(tmp_path: Path) -> None:
+    with socket.create_server(("::1", free_port()), family=socket.AF_INET6) as taken:
+        made = process(Settings(state_dir=tmp_path, console_listen=f"127.0.0.1:{taken.getsockname()[1]}"))
+        assert made._guard is None
+        made.stop()
+
+
 def test_off_is_off(tmp_path: Path) -> None:
     made = process(Settings(state_dir=tmp_path, console_listen="off"))
     assert (made.address, made.url, made.interests()) == (None, None, [])

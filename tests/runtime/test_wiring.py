@@ -19,6 +19,7 @@ from proxy.policy import reloader
 from proxy.runtime import pin_watcher
 from proxy.runtime.wiring import Components
 from tests.support.harness import DENY_ALL_DANGER
+from tests.support.proposal_fixture import new_proposal
 from tests.support.timeouts import PATIENCE
 from tests.support.trail_reader import read_trail
 
@@ -43,7 +44,7 @@ class Told(list[str | None]):
 
 
 @contextlib.asynccontextmanager
-async def built(settings: Settings, told: Told, **more: str) -> AsyncIterator[Components]:
+async def built(settings: Settings, told: Told, **more: str | None) -> AsyncIterator[Components]:
     components = Components(settings, lambda: RunLog(settings.state_dir), told, **more)  # type: ignore[arg-type]
     try:
         yield components
@@ -76,6 +77,22 @@ async def test_the_gate_decides_by_the_policy_and_writes_to_the_log(settings: Se
         ("echo", "allow", None),
         ("echo", None, "unknown"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "served", "page"),
+    [
+        (None, None, None),
+        (None, "http://127.0.0.1:8090", "http://127.0.0.1:8090/approvals/"),
+        ("https://console.example.com", "http://127.0.0.1:8090", "https://console.example.com/approvals/"),
+    ],
+)
+async def test_a_proposal_has_its_page_under_the_chosen_url_or_that_of_the_console(
+    chosen: str | None, served: str | None, page: str | None, settings: Settings
+) -> None:
+    proposal = new_proposal()
+    async with built(settings.model_copy(update={"console_url": chosen}), Told(), console=served) as components:
+        assert components.two_phase.page(proposal) == (page and page + proposal.proposal_id)
 
 
 async def test_a_bad_policy_is_told_before_a_log_is_made(settings: Settings) -> None:

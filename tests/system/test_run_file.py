@@ -25,6 +25,14 @@ def test_a_note_is_read_back_while_its_process_lives(tmp_path: Path) -> None:
     run_file.remove(tmp_path)
 
 
+def test_the_console_is_that_of_the_proxy_that_runs(tmp_path: Path) -> None:
+    assert run_file.console_url(tmp_path) is None
+    run_file.write(tmp_path, RUNNING)
+    assert run_file.console_url(tmp_path) is None
+    run_file.write(tmp_path, replace(RUNNING, console="http://127.0.0.1:8090"))
+    assert run_file.console_url(tmp_path) == "http://127.0.0.1:8090"
+
+
 def test_a_note_of_before_there_were_operators_is_read_too(tmp_path: Path) -> None:
     old = {name: value for name, value in asdict(RUNNING).items() if not name.startswith("operator_")}
     (tmp_path / "run.json").write_text(json.dumps(old))

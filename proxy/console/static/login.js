@@ -1,6 +1,7 @@
 // A one-time link has its secret behind `#`, which no server sees. It is sent by a form, and leaves the history.
 
 import { find } from "./dom.js";
+import { logIn, useForm } from "./passkeys.js";
 
 function useLink() {
   const secret = location.hash.slice(1);
@@ -15,3 +16,5 @@ function useLink() {
 // A link that is pasted into this page's own address loads nothing anew.
 addEventListener("hashchange", useLink);
 useLink();
+
+useForm((fields) => logIn(fields.get("next")));

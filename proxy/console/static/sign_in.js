@@ -1,0 +1,3 @@
+import { register, useForm } from "./passkeys.js";
+
+useForm((fields) => register(fields.get("label")));
