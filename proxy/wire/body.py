@@ -239,8 +239,9 @@ def _read_lenient_text(text: str, strict: WireError) -> ParsedBody:
         try:
             value, position = _LENIENT.raw_decode(text, start)
         except (ValueError, RecursionError):
-            # A quoted key may have been taken for a value by itself (YAML, HJSON).
-            begins = text if count == 1 or text.lstrip(_BLANKS).startswith('"') else text[start:]
+            # A key may have been taken for a value by itself (YAML, HJSON).
+            is_key = text[start] == ":" or text.lstrip(_BLANKS).startswith('"')
+            begins = text if count == 1 or is_key else text[start:]
             return _judge_text(begins, strict)
         parsed = _judge_value(value, strict)
         if not isinstance(parsed, NotMcp):

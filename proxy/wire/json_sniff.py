@@ -52,9 +52,10 @@ def could_be_json(body: bytes) -> bool:
 
 
 # Words before a colon (YAML, HJSON), and what else stands before a message that is no JSON: guards, comments, quotes.
+# No parser of those skips other bytes before them than blanks and byte order marks.
 _LENIENT = re.compile(
-    _SKIP
-    + rb"(?:[)\]}#%'`]|//|/\*|---|[-?!&][ \t]|[^\s{}\[\],:<\0][^\r\n:{}<\0]{0,200}:)|\xff\xfe|\xfe\xff|\0\0\xfe\xff"
+    rb"(?:[\s\x1c-\x1f]|\xc2[\x85\xa0]|\xe2\x80[\x80-\x8f\xa8\xa9]|\xef\xbb\xbf)*+"
+    rb"(?:[)\]}#%'`]|//|/\*|---|[-?][ \t]|[!&]|<<|[^\s{}\[\],:<\0-\x1f\x7f][^\r\n:{}<\0]{0,200}:)|\xff\xfe|\xfe\xff|\0\0\xfe\xff"
 )
 
 

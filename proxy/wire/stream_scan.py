@@ -69,8 +69,8 @@ def is_grpc(content_type: str) -> bool:
 class _Body:
     """The body of something inside the stream; done with once its start shows that it is no message."""
 
-    def __init__(self, limit: int) -> None:
-        self._scanner = UploadScanner((), (), limit)
+    def __init__(self, limit: int, *, only_json: bool = False) -> None:
+        self._scanner = UploadScanner((), (), limit, only_json=only_json)
         self._head = b""
 
     def passes(self, chunk: bytes) -> bool:
@@ -190,7 +190,7 @@ class _GrpcMessages:
         self._limit = limit
         self._prefix = b""
         self._left = 0
-        self._body = _Body(limit)
+        self._body = _Body(limit, only_json=True)
         self._unsaid = _UnsaidCoding(limit)
         self._lead: bytes | None = b""
 
@@ -227,5 +227,5 @@ class _GrpcMessages:
             self._left = int.from_bytes(self._prefix[1:])
             self._prefix = b""
             self._lead = b""
-            self._body, self._unsaid = _Body(self._limit), _UnsaidCoding(self._limit)
+            self._body, self._unsaid = _Body(self._limit, only_json=True), _UnsaidCoding(self._limit)
         return chunk

@@ -24,16 +24,21 @@ _LINE_END = re.compile(rb"[\r\n]++")
 
 
 class UploadScanner:
-    """Decides for each chunk of one upload whether it may be forwarded."""
+    """Decides for each chunk of one upload whether it may be forwarded.
 
-    def __init__(self, content_types: Sequence[str], encodings: Sequence[str], limit: int) -> None:
+    `only_json` where it is read by no parser of other formats: a field of protobuf is prose more often than YAML.
+    """
+
+    def __init__(
+        self, content_types: Sequence[str], encodings: Sequence[str], limit: int, *, only_json: bool = False
+    ) -> None:
         self._refused = bool(odd_charsets(content_types))
         self._inflaters: list[Inflater] = []
         try:
             self._inflaters = [inflater(coding, limit) for coding in reversed(codings(encodings))]
         except WireError:
             self._refused = True
-        self._scans = [_WordScan(content_types) for _ in range(len(self._inflaters) + 1)]
+        self._scans = [_WordScan(content_types, only_json=only_json) for _ in range(len(self._inflaters) + 1)]
 
     def passes(self, chunk: bytes) -> bool:
         """Return whether `chunk` may be forwarded."""
@@ -56,8 +61,9 @@ class UploadScanner:
 class _WordScan:
     """The scan of one form of the bytes: as they are, or after a content coding."""
 
-    def __init__(self, content_types: Sequence[str]) -> None:
+    def __init__(self, content_types: Sequence[str], *, only_json: bool) -> None:
         self._content_types = content_types
+        self._only_json = only_json
         self._head = b""
         self._tail = b""
         self._line = b""
@@ -71,7 +77,8 @@ class _WordScan:
             return len(self._head) >= HEAD
         if find_in_form(window, self._content_types):
             return True
-        if not (could_be_json(self._head) or is_undecided(self._head) or could_be_lenient(self._head)):
+        begins = could_be_json(self._head) or is_undecided(self._head)
+        if not begins and (self._only_json or not could_be_lenient(self._head)):
             return self._has_call_line(chunk)
         # Without its zero bytes, UTF-16 and UTF-32 read as UTF-8 wherever a chunk was cut.
         return has_mcp_words(window.replace(b"\0", b"").decode("utf-8", "replace"))
