@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from proxy.errors import WireError
 from proxy.wire.content_coding import BROKEN, Inflater, codings, inflater, odd_charsets
 from proxy.wire.form_fields import find_in_form
-from proxy.wire.json_sniff import SKIPPED, could_be_json, could_be_lenient, has_mcp_words, is_undecided
+from proxy.wire.json_sniff import SKIPPED, could_be_json, could_be_lenient, has_mcp_words, is_undecided, line_views
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -85,8 +85,13 @@ class _WordScan:
 
     def _has_call_line(self, chunk: bytes) -> bool:
         """Look only at lines that begin as JSON: bridges from HTTP to stdio pass lines on."""
-        lines = _LINE_END.split(self._line + chunk)
+        found, last = False, b""
+        for view in line_views(self._line + chunk):
+            lines = _LINE_END.split(view)
+            begun = [line for line in lines if line.lstrip(SKIPPED)[:1] in (b"{", b"[")]
+            found = found or any(has_mcp_words(line.replace(b"\0", b"").decode("utf-8", "replace")) for line in begun)
+            # The first that may go on: it holds what the others begin with.
+            last = last if last.lstrip(SKIPPED)[:1] in (b"{", b"[") else lines[-1]
         # Of a line that goes on, its beginning and its end are enough.
-        self._line = lines[-1] if len(lines[-1]) <= 2 * OVERLAP else lines[-1][:OVERLAP] + lines[-1][-OVERLAP:]
-        begun = (line for line in lines if line.lstrip(SKIPPED)[:1] in (b"{", b"["))
-        return any(has_mcp_words(line.replace(b"\0", b"").decode("utf-8", "replace")) for line in begun)
+        self._line = last if len(last) <= 2 * OVERLAP else last[:OVERLAP] + last[-OVERLAP:]
+        return found
