@@ -321,6 +321,9 @@ def read_lines(body: bytes) -> ParsedBody:
 
 
 def _read_lines(body: bytes) -> ParsedBody:
+    # Most bodies have many lines and no such word in any: one look at all of them is cheaper than one at each.
+    if _JSON_LINE.search(body) is None or not has_call_words(body.replace(b"\0", b"").decode("utf-8", "replace")):
+        return NOT_MCP
     for count, line in enumerate(_JSON_LINE.finditer(body)):
         if count == MAX_VALUES:
             return _judge_words(body[line.start() :].replace(b"\0", b"").decode("utf-8", "replace"), ON_A_LINE)
