@@ -102,7 +102,9 @@ def _find_in_hjson(text: str, budget: _Budget) -> Node | None:
         # Brackets that close too early are none of HJSON's; nor is a member without a key.
         if not isinstance(value, Node) or end != len(text) + 3 or any(key is None for key, _ in value.members):
             return None
-        return value if is_block_message(value.members) else None
+        # Merges and aliases are YAML's, which reads them at the level where they stand.
+        members = [(key, values) for key, values in value.members if not str(key).startswith(("<<", "*"))]
+        return value if is_block_message(members) else None
     return None
 
 

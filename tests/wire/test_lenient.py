@@ -133,3 +133,7 @@ def test_the_work_is_bounded(text: str) -> None:
     with contextlib.suppress(TooLongError):
         assert find_call(f"{text} jsonrpc") is None
     assert time.process_time() - start < 4
+
+
+def test_a_merge_below_the_top_of_yaml_is_no_call() -> None:
+    assert find_call("x-a: &a\n  image: jsonrpc\nservices:\n  b:\n    <<: *a\n") is None
