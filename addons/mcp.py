@@ -18,7 +18,7 @@ from addons.sse_rewriter import EventStream
 from proxy.core.model import Answer, Context, Denial, Forward, Held, InFlightCall, JsonObject, Reject
 from proxy.gate.request import carry_out
 from proxy.gate.router import ResponseRouter
-from proxy.wire.body import READ_AT_ONCE
+from proxy.wire.body import READ_AT_ONCE, is_call_in_query
 from proxy.wire.content_coding import codings, decode_body, inflater
 from proxy.wire.jsonrpc import serialise
 from proxy.wire.sse_ping_carrier import carrier
@@ -120,6 +120,8 @@ class McpGate:
 
     def _speaks_mcp(self, flow: http.HTTPFlow) -> bool:
         """Return whether a request is one of MCP's: those are read whole, or not at all."""
+        if "?" in flow.request.path and is_call_in_query(flow.request.path, with_body=True):
+            return True
         taken = self._gate.endpoints.takes_only_mcp(flows.context(flow), flows.head(flow.request))
         return taken or self._legacy.takes(flow)
 

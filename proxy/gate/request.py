@@ -49,10 +49,10 @@ from proxy.wire.body import (
     ParsedBody,
     RefusedBody,
     SingleMessage,
+    is_call_in_query,
     read_body,
 )
 from proxy.wire.content_coding import CODING_MARKS
-from proxy.wire.form_fields import find_in_query
 from proxy.wire.hidden_request import read_hidden
 from proxy.wire.jsonrpc import parse_message, serialise
 from proxy.wire.mcp import Headers, RequestHead, check_headers, mirrored_headers, parse_tool_call, read_head
@@ -166,7 +166,7 @@ class RequestGate:
         if stream is not None:
             reading = stream.judge(reading, body)
         # Servers that merge the query's fields into the message (PHP, Express) would run another call than the body's.
-        if "?" in context.target and find_in_query(context.target, with_body=bool(body)):
+        if "?" in context.target and is_call_in_query(context.target, with_body=bool(body)):
             message = reading.message if isinstance(reading, SingleMessage) else None
             named = (message.id, message.method) if message else (None, None)
             reading = RefusedBody("call_in_fields", "the fields of the query make a message", *named)

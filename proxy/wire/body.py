@@ -25,8 +25,8 @@ from proxy.wire.content_coding import (
     sniff_coding,
     wide_texts,
 )
-from proxy.wire.form_fields import find_in_form
-from proxy.wire.json_sniff import SKIPPED, could_be_lenient, is_string, is_undecided
+from proxy.wire.form_fields import field_texts, find_in_form, find_in_query, query_texts
+from proxy.wire.json_sniff import SKIPPED, could_be_lenient, is_string, is_undecided, line_views
 from proxy.wire.json_sniff import could_be_json as could_be_json  # noqa: PLC0414  part of what this module offers
 from proxy.wire.jsonrpc import MAX_INTEGER_DIGITS, has_nul_key, is_id, parse_json, parse_message, read_json
 from proxy.wire.lenient import find_call
@@ -239,8 +239,9 @@ def _read_lenient_text(text: str, strict: WireError) -> ParsedBody:
         try:
             value, position = _LENIENT.raw_decode(text, start)
         except (ValueError, RecursionError):
-            # A quoted key may have been taken for a value by itself (YAML, HJSON).
-            begins = text if count == 1 or text.lstrip(_BLANKS).startswith('"') else text[start:]
+            # A key may have been taken for a value by itself (YAML, HJSON).
+            is_key = text[start] == ":" or text.lstrip(_BLANKS).startswith('"')
+            begins = text if count == 1 or is_key else text[start:]
             return _judge_text(begins, strict)
         parsed = _judge_value(value, strict)
         if not isinstance(parsed, NotMcp):
@@ -313,6 +314,16 @@ def read_lines(body: bytes) -> ParsedBody:
 
     So do bridges from HTTP to stdio. A call counts where it begins a line: by itself, or as JSON with anything behind.
     """
+    for view in line_views(body):
+        if not isinstance(parsed := _read_lines(view), NotMcp):
+            return parsed
+    return NOT_MCP
+
+
+def _read_lines(body: bytes) -> ParsedBody:
+    # Most bodies have many lines and no such word in any: one look at all of them is cheaper than one at each.
+    if _JSON_LINE.search(body) is None or not has_call_words(body.replace(b"\0", b"").decode("utf-8", "replace")):
+        return NOT_MCP
     for count, line in enumerate(_JSON_LINE.finditer(body)):
         if count == MAX_VALUES:
             return _judge_words(body[line.start() :].replace(b"\0", b"").decode("utf-8", "replace"), ON_A_LINE)
@@ -365,7 +376,24 @@ def _read_declared(body: bytes, content_types: Sequence[str]) -> ParsedBody:
         return parsed
     if find_in_form(body, content_types):
         return RefusedBody("call_in_fields", "the fields of a form make a message")
-    return read_lines(body) if b"\n" in body or b"\r" in body else parsed
+    if b"=" in body or b"%" in body:
+        for text in field_texts(body, content_types):
+            if not isinstance(inside := read_plain(text), NotMcp):
+                return _in_field(inside)
+    return read_lines(body)
+
+
+def _in_field(parsed: ParsedBody) -> RefusedBody:
+    refused = _refuse(parsed, "call_in_fields", "a field holds a message")
+    return refused if isinstance(refused, RefusedBody) else RefusedBody("call_in_fields", "a field holds messages")
+
+
+def is_call_in_query(target: str, *, with_body: bool) -> bool:
+    """Return whether the query of a request's target makes a message, or holds one in a field."""
+    if find_in_query(target, with_body=with_body):
+        return True
+    query = target.partition("?")[2].encode("utf-8", "replace")
+    return any(not isinstance(read_plain(text), NotMcp) for text in query_texts(query))
 
 
 def _read_in_charset(body: bytes, charsets: Sequence[str], content_types: Sequence[str]) -> ParsedBody:

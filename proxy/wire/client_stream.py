@@ -12,8 +12,9 @@ from typing import Final
 
 from proxy.errors import WireError
 from proxy.wire.body import NotMcp, ParsedBody, RefusedBody, SingleMessage, could_be_json, read_lines
-from proxy.wire.json_sniff import is_undecided
+from proxy.wire.json_sniff import is_undecided, line_views
 from proxy.wire.jsonrpc import parse_json
+from proxy.wire.lenient_names import has_message_words
 
 # What servers end messages in a pipe with: lines, and the record separators of RFC 7464 and SignalR.
 _SEPARATOR: Final = re.compile(rb"[\n\r\x1e]")
@@ -31,6 +32,8 @@ class ClientStream:
     """The end of what passed as text: a secret may be sent in two messages, half of it in each."""
     unfinished: bytes = b""
     """The last line, where it may be the beginning of a message."""
+    is_cut: bool = False
+    """Whether the middle of that line is left out."""
     speaks_mcp: bool = False
     """Whether MCP was spoken. From then on only whole messages pass."""
 
@@ -44,24 +47,30 @@ class ClientStream:
             return reading
         if self.speaks_mcp:
             return RefusedBody("not_mcp", "this WebSocket speaks MCP, so each message must be MCP")
-        if self.unfinished and not isinstance(read_lines(self.unfinished + message), NotMcp):
+        if self.unfinished and self._ends_a_message(message):
             return RefusedBody("not_json", "it ends a message that began in another one")
         return reading
 
+    def _ends_a_message(self, message: bytes) -> bool:
+        line = self.unfinished + message
+        # Without its middle a line cannot be parsed: its words decide.
+        if self.is_cut and has_message_words(line.replace(b"\0", b"").decode("utf-8", "replace")):
+            return True
+        return not isinstance(read_lines(line), NotMcp)
+
     def passed(self, message: bytes) -> None:
         """Note that `message`, which is not MCP by itself, was forwarded."""
-        line = _SEPARATOR.split(self.unfinished + message)[-1]
-        if not (could_be_json(line) or is_undecided(line)) or _is_whole(line):
-            self.unfinished = b""
-        elif len(line) > WHOLE:
+        lines = (_SEPARATOR.split(view)[-1] for view in line_views(self.unfinished + message))
+        # The first that may go on: it holds what the others begin with.
+        line = next((line for line in lines if could_be_json(line) or is_undecided(line)), b"")
+        self.is_cut = len(line) > WHOLE
+        if self.is_cut:
             self.unfinished = line[:START] + line[-END:]
         else:
-            self.unfinished = line
+            self.unfinished = b"" if _is_whole(line) else line
 
 
 def _is_whole(line: bytes) -> bool:
-    if len(line) > WHOLE:
-        return False
     try:
         parse_json(line)
     except WireError:

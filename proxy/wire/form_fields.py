@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import binascii
+import contextlib
 import re
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote_to_bytes
@@ -37,6 +38,9 @@ _VALUE = re.compile(
     + b")",
     re.IGNORECASE,
 )
+# A value, or a key without one, that begins as JSON does.
+_JSON_VALUE = re.compile(rb"(?:\A|[=&;?])(?:[\s+]|%0[9ad]|%20|%ef%bb%bf)*+(?:[{\[\"]|%7b|%5b|%22)", re.IGNORECASE)
+_FILE = re.compile(rb"\bfilename\b", re.IGNORECASE)
 _FIELD = re.compile(rb"(?:\A|(?<=[&;?]))([^&;=]{1,400})=([^&;]*+)")
 _BEGINS = re.compile(rb"\s*+[^\s={}<>\"]{1,400}=")
 _SEGMENT = re.compile(r"[^\[\].\s]+")
@@ -65,6 +69,39 @@ def find_in_form(body: bytes, content_types: Sequence[str]) -> bool:
     # PHP and Express go by the type, Rack also takes a body without one; others parse what looks like a form.
     form = not said.strip(", ") or "form" in said or _BEGINS.match(body) is not None
     return form and _VALUE.search(body) is not None and _is_call(_form_fields(body), alone=False)
+
+
+def field_texts(body: bytes, content_types: Sequence[str]) -> Iterator[bytes]:
+    """Return what stands in the fields of a form and may be JSON (`payload={…}`); files in it are no fields."""
+    said = ",".join(content_types).lower()
+    if "multipart" in said:
+        for part in _PART.finditer(body):
+            if not _FILE.search(part[1]):
+                end = _PART_END.search(body, part.end())
+                yield from _part_texts(body[part.end() : end.start() if end else len(body)])
+    elif "form" in said or not said.strip(", "):
+        yield from query_texts(body)
+
+
+def query_texts(data: bytes) -> Iterator[bytes]:
+    """Return the values, and the keys without one, that may be JSON in a form's or a query's fields."""
+    if _JSON_VALUE.search(data):
+        for separators in (b"&", b"[&;]"):
+            for field in re.split(separators, data)[:MAX_FIELDS]:
+                key, _, value = field.partition(b"=")
+                # A value has no end in Base64 or in JSON without escapes: what stands behind "=" is part of it.
+                yield from (_unescaped(text) for text in (value, key, field) if _JSON_VALUE.match(text))
+
+
+def _unescaped(text: bytes) -> bytes:
+    return unquote_to_bytes(text.replace(b"+", b" "))
+
+
+def _part_texts(value: bytes) -> Iterator[bytes]:
+    yield value
+    yield binascii.a2b_qp(value)
+    with contextlib.suppress(binascii.Error):
+        yield binascii.a2b_base64(value)
 
 
 def _is_call(fields: Iterator[tuple[str, str]], *, alone: bool) -> bool:

@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from proxy.core.model import frozen
-from proxy.wire.body import NOT_MCP, NotMcp, ParsedBody, RefusedBody, could_be_json, read_body
+from proxy.wire.body import NOT_MCP, NotMcp, ParsedBody, RefusedBody, could_be_json, is_call_in_query, read_body
 from proxy.wire.json_sniff import has_mcp_words
 
 if TYPE_CHECKING:
@@ -23,6 +23,10 @@ LINE_END: Final = re.compile(
     rb"[\x09-\x0d\x1c-\x20\x85\xa0]HTTP/[0-9][0-9.]*+[\x09\x0b-\x0d\x1c-\x20\x85\xa0]*+(?:\n|\Z)", re.IGNORECASE
 )
 HEAD_END: Final = re.compile(rb"\n\r?\n")
+# The line of HTTP/0.9 has no version.
+_OLD_LINE: Final = re.compile(rb"(?:\A|(?<=[\r\n]))GET[\t ]++(\S*+)[\t ]*+\r?+(?:\n|\Z)")
+MAX_TARGET: Final = 1 << 16
+"""Bytes of a request line that servers read."""
 _FIELD: Final = re.compile(rb"^([^:\r\n]{1,64})[ \t]*:[ \t]*([^\r\n]*)", re.MULTILINE)
 _CHUNK_SIZE: Final = re.compile(rb"(?:\A|\r?\n)[0-9A-Fa-f]{1,16}[ \t]*(?:;[^\r\n]*)?\r?\n")
 # What a client's WebSocket frame begins with: no text does.
@@ -56,6 +60,8 @@ def has_request_line(body: bytes) -> bool:
 
 def read_hidden(body: bytes, limit: int) -> ParsedBody:
     """Return the refusal of a body in which some server may find a request that carries an MCP message."""
+    if b"?" in body and any(map(is_call_target, targets(body))):
+        return _refusal()
     if not could_hide(body):
         return NOT_MCP
     work = MAX_WORK * len(body) + (1 << 20)
@@ -67,6 +73,21 @@ def read_hidden(body: bytes, limit: int) -> ParsedBody:
         if hidden.framed or any(not isinstance(_judge(form, hidden, limit), NotMcp) for form in _forms(hidden)):
             return _refusal()
     return NOT_MCP
+
+
+def targets(body: bytes) -> Iterator[bytes]:
+    """Return the targets of the requests whose lines stand in `body`, where they have a query."""
+    yield from (line[1] for line in _OLD_LINE.finditer(body))
+    last = 0
+    for line in LINE_END.finditer(body) if could_hide(body) else ():
+        before = body[max(last, line.start() - MAX_TARGET) : line.start()]
+        yield from before.split()[-1:] if b"?" in before else ()
+        last = line.start()
+
+
+def is_call_target(target: bytes) -> bool:
+    """Return whether the query of a request's target makes a call."""
+    return b"?" in target and is_call_in_query(target.decode("latin-1"), with_body=True)
 
 
 def _refusal() -> RefusedBody:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from proxy.wire.mcp import METHOD_PREFIXES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 # Bytes that some server may skip before a JSON value: white space of any alphabet,
 # byte order marks, and the zero bytes of UTF-16 and UTF-32.
@@ -52,9 +56,11 @@ def could_be_json(body: bytes) -> bool:
 
 
 # Words before a colon (YAML, HJSON), and what else stands before a message that is no JSON: guards, comments, quotes.
+# No parser of those skips other bytes before them than blanks and byte order marks.
 _LENIENT = re.compile(
-    _SKIP
-    + rb"(?:[)\]}#%'`]|//|/\*|---|[-?!&][ \t]|[^\s{}\[\],:<\0][^\r\n:{}<\0]{0,200}:)|\xff\xfe|\xfe\xff|\0\0\xfe\xff"
+    rb"(?:[\s\x1c-\x1f]|\xc2[\x85\xa0]|\xe2\x80[\x80-\x8f\xa8\xa9]|\xef\xbb\xbf)*+"
+    rb"(?:[)\]}#%'`]|//|/\*|---|[-?][ \t]|[!&]|<<|[^\s{}\[\],:<\0-\x1f\x7f][^\r\n:{}<\0]{0,200}:)"
+    rb"|\xff\xfe|\xfe\xff|\0\0\xfe\xff"
 )
 
 
@@ -78,3 +84,16 @@ def has_mcp_words(text: str) -> bool:
     """Return whether `text`, with JSON's escapes decoded, holds a quoted word that only MCP messages have."""
     unescaped = _ESCAPE.sub(lambda found: chr(int(found[1] or found[2], 16)) if not found[3] else found[3], text)
     return _WORDS.search(unescaped.casefold()) is not None
+
+
+# What readers of lines end them with beside CR and LF: Python's `splitlines`, and U+2028 for Node's `readline`.
+_OTHER_ENDS = re.compile(rb"\xc2\x85|\xe2\x80[\xa8\xa9]|(?<![\x80-\xff])\x85")
+_TO_LINE_FEED = bytes.maketrans(b"\x0b\x0c\x1c\x1d\x1e", b"\n" * 5)
+
+
+def line_views(text: bytes) -> Iterator[bytes]:
+    """Return `text`, and where other characters may end a line in it, too, what it is with line feeds for them."""
+    yield text
+    other = _OTHER_ENDS.sub(b"\n", text.translate(_TO_LINE_FEED))
+    if other != text:
+        yield other

@@ -17,7 +17,7 @@ import re
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from proxy.wire.lenient_blocks import begins_as_block, find_in_yaml, is_block_message
+from proxy.wire.lenient_blocks import begins_as_block, find_in_yaml, is_block_message, undecorated
 from proxy.wire.lenient_names import has_call_words, views
 from proxy.wire.lenient_shape import Node, Quoted, TooLongError, Word, find_message
 
@@ -34,7 +34,10 @@ _BLANK: Final = r"\s\x00-\x20\x7f\x85\xa0\xad\u180e\u200b-\u200f\u2028\u2029\u20
 # What parsers skip before a message: Gson's guard against scripts, and YAML's marks of a document.
 _BEFORE = re.compile(rf"(?:[{_BLANK}]++|[)\]}}]++'?+,?+|---(?=[{_BLANK}])|%[^\r\n]*+)*+")
 _SCALAR = re.compile(
-    r"[-+]?(?:[0-9.][0-9a-zA-Z.+_-]*|infinity|inf)|true|false|null|nan|undefined|nil|none", re.IGNORECASE
+    r"[-+]?(?:[0-9.][0-9a-zA-Z.+_-]*|infinity|inf)|true|false|null|nan|undefined|nil|none"
+    # YAML's items, keys, tags and anchors
+    r"|-|\?|[!&].*+",
+    re.IGNORECASE,
 )
 _AFTER = re.compile(rf"(?:[{_BLANK}]++|//.*+|\#.*+|/\*(?:[^*]|\*(?!/))*+(?:\*/)?+)*+")
 _QUOTE_IN_WORD = re.compile(rf"[^{_BLANK}{{}}\[\],;:='\"`]['\"`]")
@@ -83,9 +86,14 @@ def _find(text: str, depth: int, budget: _Budget, *, whole: bool = False) -> Any
             found = find_message(value) if isinstance(value, Node) else _find_inside(value, depth, budget)
             if found is not None and (not whole or (end is not None and _AFTER.fullmatch(text, end))):
                 return found
-    if whole or not begins_as_block(text, begin):
-        return None
-    return _find_in_hjson(text[begin:], budget) or find_in_yaml(text, begin)
+    return None if whole else _find_in_blocks(text, begin, budget)
+
+
+def _find_in_blocks(text: str, begin: int, budget: _Budget) -> Node | None:
+    for each in undecorated(text[begin:]):
+        if begins_as_block(each) and (found := _find_in_hjson(each, budget) or find_in_yaml(each)) is not None:
+            return found
+    return None
 
 
 def _find_in_hjson(text: str, budget: _Budget) -> Node | None:
@@ -94,7 +102,9 @@ def _find_in_hjson(text: str, budget: _Budget) -> Node | None:
         # Brackets that close too early are none of HJSON's; nor is a member without a key.
         if not isinstance(value, Node) or end != len(text) + 3 or any(key is None for key, _ in value.members):
             return None
-        return value if is_block_message(value.members) else None
+        # Merges and aliases are YAML's, which reads them at the level where they stand.
+        members = [(key, values) for key, values in value.members if not str(key).startswith(("<<", "*"))]
+        return value if is_block_message(members) else None
     return None
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from proxy.wire.lenient_names import key_names
-from proxy.wire.lenient_shape import Member, Node, Quoted, TooLongError, Word, is_message
+from proxy.wire.lenient_shape import MERGE, Member, Node, Quoted, TooLongError, Word, is_message
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 MAX_LINES: Final = 50_000
 MAX_TOKENS: Final = 1 << 17
@@ -24,6 +27,8 @@ _LINE = re.compile(
 _ANY_LINE = re.compile(r"(?P<indent>[ \t]*+)(?P<rest>[^\r\n]*+)(?:\r\n|\r|\n)?+")
 # What may stand between the members of a mapping: nothing, comments, items, brackets' ends, marks of a document.
 _YAML_REST = re.compile(r"\Z|#|-(?:\s|\Z)|---|\.\.\.|%|[\]})]")
+# Tags and anchors, before a key or a value.
+_DECORATION = re.compile(r"(?:^|(?<=[\s\[{,]))[!&][^\s\[\]{},]*+[ \t]*+", re.MULTILINE)
 _TAGS = re.compile(r"(?:\s++|#[^\r\n]*+|[!&]\S*+)*+")
 _QUOTED = re.compile(r"""\"(?:[^\"\\]|\\.)*+\"|'(?:[^']|'')*+'""", re.DOTALL)
 # `? key` on one line and `: value` on the next.
@@ -37,23 +42,30 @@ _FLOW = re.compile(
 )
 
 
-def begins_as_block(text: str, begin: int) -> bool:
+def undecorated(text: str) -> Iterator[str]:
+    """Return `text`, and what is left of it without what may be YAML's tags and anchors."""
+    yield text
+    if "!" in text or "&" in text:
+        yield _DECORATION.sub("", text)
+
+
+def begins_as_block(text: str) -> bool:
     """Return whether the first line with anything in it is a member: a key and a colon."""
-    start = _COMMENT.match(text, begin).end()  # type: ignore[union-attr]  # matches anything
+    start = _COMMENT.match(text).end()  # type: ignore[union-attr]  # matches anything
     return _BEGINS.match(text, start) is not None
 
 
-def find_in_yaml(text: str, begin: int) -> Node | None:
+def find_in_yaml(text: str) -> Node | None:
     """Return the message that `text` is to YAML; None where it is none."""
     node = Node(is_list=False)
-    node.members = _yaml_members(text, begin)
+    node.members = _yaml_members(text)
     return node if is_block_message(node.members) else None
 
 
 def is_block_message(members: list[Member]) -> bool:
     """Return whether members without brackets make a message: by a method, and a second member of one."""
     names = {name for key, _ in members if key is not None for name in key_names(key, raw=True)}
-    return bool(names & COMPANIONS) and is_message(members)
+    return (bool(names & COMPANIONS) or MERGE in names) and is_message(members)
 
 
 def _text_of(found: re.Match[str]) -> Any:
@@ -74,14 +86,14 @@ def _past_brackets(text: str, start: int) -> int:
     return len(text)
 
 
-def _yaml_members(text: str, begin: int) -> list[Member]:
+def _yaml_members(text: str) -> list[Member]:
     """Return the members of the mapping that the text begins as, up to a line that fits in no mapping.
 
     Lines further right belong to the member before them, and so do brackets and quotes up to their end. Raises
     TooLongError.
     """
     text = _EXPLICIT.sub(r"\1\2:", text) if "?" in text else text
-    position = _first_line(text, begin)
+    position = _first_line(text)
     column, members = -1, list[Member]()
     for _ in range(MAX_LINES):
         if position >= len(text):
@@ -100,9 +112,9 @@ def _yaml_members(text: str, begin: int) -> list[Member]:
     raise TooLongError
 
 
-def _first_line(text: str, begin: int) -> int:
+def _first_line(text: str) -> int:
     """Return where the first line with anything in it begins, or what stands on it behind a mark of a document."""
-    first = _COMMENT.match(text, begin).end()  # type: ignore[union-attr]  # matches anything
+    first = _COMMENT.match(text).end()  # type: ignore[union-attr]  # matches anything
     return len(text[:first].rstrip(" \t"))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import unicodedata
 from typing import TYPE_CHECKING, Final
@@ -91,6 +92,14 @@ def has_message_words(text: str) -> bool:
 def _loosened(text: str) -> str:
     if text.isascii():
         return text.lower().translate(_DROPPED)
-    if not unicodedata.is_normalized("NFKC", text):
-        text = unicodedata.normalize("NFKC", text)
+    # Not the whole text: NFKC takes seconds for megabytes of what is no text.
+    text = _ascii_forms().sub(lambda found: unicodedata.normalize("NFKC", found[0]), text)
     return _DROPPED_BEYOND.sub("", text.casefold())
+
+
+@functools.cache
+def _ascii_forms() -> re.Pattern[str]:
+    """Return a pattern of what NFKC makes ASCII of; beyond the first plane, of the blocks that it is in."""
+    codes = (*range(0x80, 0xD800), *range(0xE000, 0x10000))
+    forms = (chr(code) for code in codes if unicodedata.normalize("NFKC", chr(code)).isascii())
+    return re.compile(f"[{''.join(map(re.escape, forms))}\U0001d400-\U0001d7ff\U0001f100-\U0001fbff]")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 ENVELOPE: Final = frozenset(("jsonrpc", "id", "method", "params", "result", "error"))
 _ID = re.compile(r"-?[0-9]{1,20}")
 # YAML's anchors, aliases and tags: what they stand for is not looked up.
+MERGE: Final = "<<"
 _REFERENCES: Final = ("*", "&", "!")
 _TRUE: Final = frozenset(("true", "yes", "on"))
 # Levels below a member `method` in which its name may stand: an array (Node), an enum (serde).
@@ -108,6 +109,8 @@ def is_message(members: list[Member]) -> bool:
     # A response counts, too: it may unblock a tool that waits for sampling or elicitation.
     if versioned and ("result" in found or "error" in found):
         return True
+    if any(isinstance(key, Word) and _stands_for_others(key, found) for key, _ in members):
+        return True
     methods = [part for values in found.get("method", ()) for part in _spellings(values, _METHOD_DEPTH)]
     if any(is_call_method(text, raw=isinstance(text, Quoted)) for text in methods if isinstance(text, str)):
         return True
@@ -116,6 +119,11 @@ def is_message(members: list[Member]) -> bool:
     # Bitcoin's nodes have a `ping`, with an array of parameters; MCP has none with an array.
     positional = bool(params) and all(len(values) == 1 and _is_array(values[0]) for values in params)
     return versioned and not positional and any(is_plain_method(m) for m in methods if isinstance(m, str))
+
+
+def _stands_for_others(key: Word, found: dict[str, list[list[Any]]]) -> bool:
+    """Return whether a key of YAML's stands for members that are written elsewhere; they are not looked up."""
+    return key == MERGE or (key.startswith("*") and bool(found))
 
 
 def is_request(message: Any) -> bool:

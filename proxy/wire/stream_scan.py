@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from proxy.errors import WireError
 from proxy.wire.content_coding import BROKEN, Inflater, inflater, sniff_coding
-from proxy.wire.hidden_request import HEAD_END, LINE_END
-from proxy.wire.json_sniff import could_be_json, is_undecided
+from proxy.wire.hidden_request import HEAD_END, LINE_END, is_call_target, targets
+from proxy.wire.json_sniff import could_be_json, could_be_lenient, is_undecided
 from proxy.wire.upload import HEAD, OVERLAP, UploadScanner
 
 if TYPE_CHECKING:
@@ -23,6 +23,9 @@ MAX_OPEN: Final = 8
 MARK_BYTES: Final = 4
 PREFIX_BYTES: Final = 5
 LEAD_BYTES: Final = 32
+MAX_HEAD: Final = 1 << 16
+"""Bytes of a request hidden in a body that are kept while it goes on: servers read no longer lines."""
+_CODED: Final = re.compile(rb"\n(?:transfer|content)-encoding[ \t]*+:", re.IGNORECASE)
 _OPENING: Final = re.compile(rb"[{\[]")
 _STRUCTURED: Final = ("json", "yaml", "urlencoded")
 _ESCAPES: Final = re.compile(rb"\\u([0-9a-fA-F]{4})|\\x([0-9a-fA-F]{2})|%([0-9a-fA-F]{2})")
@@ -69,8 +72,8 @@ def is_grpc(content_type: str) -> bool:
 class _Body:
     """The body of something inside the stream; done with once its start shows that it is no message."""
 
-    def __init__(self, limit: int) -> None:
-        self._scanner = UploadScanner((), (), limit)
+    def __init__(self, limit: int, *, only_json: bool = False) -> None:
+        self._scanner = UploadScanner((), (), limit, only_json=only_json)
         self._head = b""
 
     def passes(self, chunk: bytes) -> bool:
@@ -90,22 +93,27 @@ class _HiddenRequests:
         self._limit = limit
         self._tail = b""
         self._in_head = False
+        self._unreadable = False
         self._bodies: list[_Body] = []
 
     def passes(self, chunk: bytes) -> bool:
         clean = all(body.passes(chunk) for body in self._bodies)
         window, at = self._tail + chunk, 0
+        if b"\n" in chunk and b"?" in window and any(map(is_call_target, targets(window))):
+            return False
         while (start := self._next_body(window, at)) is not None:
             at = start
             body = _Body(self._limit)
-            clean = body.passes(window[at:]) and clean
+            clean = body.passes(window[at:]) and clean and not self._unreadable
             self._bodies.append(body)
             if len(self._bodies) > MAX_OPEN:
                 self._bodies = [each for each in self._bodies if not each.is_over]
                 clean = clean and len(self._bodies) <= MAX_OPEN
             if not clean:
                 break
-        self._tail = window[max(at, len(window) - OVERLAP) :]
+        # All of a line that goes on, and of a head, whose fields say how to read what follows.
+        line = window.rfind(b"\n") + 1 if not self._in_head else 0
+        self._tail = window[max(at, min(line, len(window) - OVERLAP), len(window) - MAX_HEAD) :]
         return clean
 
     def _next_body(self, window: bytes, at: int) -> int | None:
@@ -117,7 +125,11 @@ class _HiddenRequests:
             self._in_head, at = True, line.end() - 1
         end = HEAD_END.search(window, at)
         self._in_head = end is None
-        return end.end() if end is not None else None
+        if end is None:
+            return None
+        # What is cut into chunks or compressed there cannot be read as it streams.
+        self._unreadable = self._unreadable or _CODED.search(window, at, end.end()) is not None
+        return end.end()
 
 
 class _LenientWords:
@@ -136,7 +148,7 @@ class _LenientWords:
         window, self._tail = self._tail + chunk, (self._tail + chunk)[-OVERLAP:]
         if self._is_form:
             return not (b"name" in window.lower() and _FIELD.search(_bare(window)))
-        if self._is_text or could_be_json(self._head) or is_undecided(self._head):
+        if self._is_text or could_be_json(self._head) or is_undecided(self._head) or could_be_lenient(self._head):
             return _METHODS.search(_bare(window)) is None
         return True
 
@@ -190,7 +202,7 @@ class _GrpcMessages:
         self._limit = limit
         self._prefix = b""
         self._left = 0
-        self._body = _Body(limit)
+        self._body = _Body(limit, only_json=True)
         self._unsaid = _UnsaidCoding(limit)
         self._lead: bytes | None = b""
 
@@ -227,5 +239,5 @@ class _GrpcMessages:
             self._left = int.from_bytes(self._prefix[1:])
             self._prefix = b""
             self._lead = b""
-            self._body, self._unsaid = _Body(self._limit), _UnsaidCoding(self._limit)
+            self._body, self._unsaid = _Body(self._limit, only_json=True), _UnsaidCoding(self._limit)
         return chunk

@@ -46,8 +46,8 @@ def secure(tmp_path_factory: pytest.TempPathFactory, certificates: Certificates)
         yield server
 
 
-def upload(pair: Pair, body: bytes, *fields: str, chunk: int = 0) -> tuple[int, bytes] | None:
-    lines = [f"POST http://{pair.target}/upload HTTP/1.1", f"Host: {pair.target}", *fields]
+def upload(pair: Pair, body: bytes, *fields: str, chunk: int = 0, path: str = "/upload") -> tuple[int, bytes] | None:
+    lines = [f"POST http://{pair.target}{path} HTTP/1.1", f"Host: {pair.target}", *fields]
     if chunk:
         lines.append("Transfer-Encoding: chunked")
         pieces = [body[i : i + chunk] for i in range(0, len(body), chunk)]
@@ -89,6 +89,13 @@ def test_an_upload_with_a_call_in_it_is_cut_off_and_leaves_an_event(pair: Pair, 
 @pytest.mark.parametrize("chunk", [0, 5000])
 def test_what_says_mcp_in_its_head_never_streams(pair: Pair, chunk: int):
     answer = upload(pair, LARGE, "Mcp-Session-Id: x", chunk=chunk)
+    assert answer is not None
+    assert answer[0] == 413
+
+
+@pytest.mark.parametrize("chunk", [0, 5000])
+def test_a_call_in_the_query_of_an_upload_never_streams(pair: Pair, chunk: int):
+    answer = upload(pair, LARGE, chunk=chunk, path="/upload?id=1&method=tools/call&params[name]=danger")
     assert answer is not None
     assert answer[0] == 413
 

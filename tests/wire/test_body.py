@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import base64
 import codecs
 import gzip
 import json
 import zlib
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import quote
 
 import brotli
 import pytest
 import zstandard
 
-from proxy.wire.body import MessageBatch, NotMcp, RefusedBody, SingleMessage, read_body
+from proxy.wire.body import MessageBatch, NotMcp, RefusedBody, SingleMessage, is_call_in_query, read_body
 from proxy.wire.mcp import plain
 
 CALL: dict[str, Any] = {
@@ -169,6 +171,8 @@ LINED = {
     "inside JSON": b'{"x":\n' + BODY + b"\n}",
     "in a multipart body": b'--x\r\nContent-Disposition: form-data; name="f"\r\n\r\n' + BODY + b"\r\n--x--\r\n",
     "JSON with more behind it": b"x\n" + BODY + b"},",
+    **{f"after {end!r}": f"x{end}".encode() + BODY for end in "\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"},
+    "with U+2028 in it": b"x\n" + BODY.replace(b"{", b'{"x":"\xe2\x80\xa8",', 1),
     "without quotes": b"x\n{jsonrpc:2.0,id:7,method:tools/call,params:{name:danger}}\ny",
 }
 
@@ -180,6 +184,47 @@ def test_a_call_on_a_line_of_its_own_is_refused(body: bytes, coding: str | None)
     reading = read_body(encoded, content_types=["text/plain"], encodings=encodings)
     assert isinstance(reading, RefusedBody)
     assert (reading.reason, reading.id) == ("not_json", 7)
+
+
+IN_FIELDS = {
+    "payload": (b"a=1&payload=" + quote(BODY).encode(), "application/x-www-form-urlencoded"),
+    "not escaped": (b"data=" + BODY, "application/x-www-form-urlencoded"),
+    "without a type": (b"json=" + quote(BODY).encode(), ""),
+    "a key": (quote(BODY).encode(), "application/x-www-form-urlencoded"),
+    "semicolons": (b"a=1;json=" + quote(BODY).encode(), "application/x-www-form-urlencoded"),
+    "a part over several lines": (
+        b'--x\r\nContent-Disposition: form-data; name="p"\r\n\r\n' + BODY.replace(b",", b",\n") + b"\r\n--x--",
+        "multipart/form-data; boundary=x",
+    ),
+    "a part in Base64": (
+        b'--x\r\nContent-Disposition: form-data; name="p"\r\n\r\n' + base64.b64encode(BODY) + b"\r\n--x--",
+        "multipart/form-data; boundary=x",
+    ),
+}
+
+
+@pytest.mark.parametrize(("body", "content_type"), IN_FIELDS.values(), ids=IN_FIELDS)
+def test_a_call_in_a_field_of_a_form_is_refused(body: bytes, content_type: str) -> None:
+    reading = read_body(body, content_types=[content_type] if content_type else [])
+    assert isinstance(reading, RefusedBody)
+    assert (reading.reason, reading.id) == ("call_in_fields", 7)
+
+
+def test_a_call_in_a_field_of_a_query_is_found() -> None:
+    assert is_call_in_query("/x?payload=" + quote(BODY), with_body=False)
+    assert is_call_in_query("/x?" + quote(BODY), with_body=False)
+    assert not is_call_in_query("/x?q=" + quote('{"query":"tools/call"}'), with_body=True)
+
+
+def test_a_field_of_other_json_is_no_call() -> None:
+    body = b"payload=" + quote('{"text":"send \\"tools/call\\"","blocks":[{"method":"tools/call"}]}').encode()
+    assert isinstance(read_body(body, content_types=["application/x-www-form-urlencoded"]), NotMcp)
+
+
+def test_a_file_in_a_form_may_hold_a_call_over_several_lines() -> None:
+    part = b'--x\r\nContent-Disposition: form-data; name="f"; filename="a.json"\r\n\r\n'
+    body = part + BODY.replace(b",", b",\n") + b"\r\n--x--"
+    assert isinstance(read_body(body, content_types=["multipart/form-data; boundary=x"]), NotMcp)
 
 
 def test_a_line_of_source_code_is_no_call() -> None:

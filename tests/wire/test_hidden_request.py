@@ -26,6 +26,9 @@ HIDING = {
     "after empty lines": b"\r\n\r\n" + request(),
     "after what the server read": b"x" * 5000 + request(),
     "in the middle of a line": b'{"a": 1} ' + request(),
+    "in a query": b"GET /x?id=1&method=tools/call&params[name]=danger HTTP/1.1\r\nHost: x\r\n\r\n",
+    "in a query and a form": request(b"params[name]=danger", line="POST /x?id=1&method=tools/call HTTP/1.1"),
+    "in a field of a query": b"x\nGET /x?payload=%7B%22id%22:1,%22method%22:%22tools/call%22%7D HTTP/1.1\n\n",
     "before more": request() + b"\r\n\r\nmore",
     "second of two": request(b"plain") + request(),
     "bare line feeds": request(end="\n"),
@@ -82,6 +85,11 @@ ORDINARY = {
 @pytest.mark.parametrize("body", ORDINARY.values(), ids=ORDINARY.keys())
 def test_what_only_quotes_http_is_no_hidden_request(body: bytes):
     assert isinstance(read_hidden(body, LIMIT), NotMcp)
+
+
+def test_a_call_in_a_line_of_http_0_9_is_refused():
+    assert isinstance(read_hidden(b"x\nGET /x?id=1&method=tools/call&params[name]=danger\r\n", LIMIT), RefusedBody)
+    assert isinstance(read_hidden(b"x\nGET /x?id=1&method=card\r\nGET started\n", LIMIT), NotMcp)
 
 
 def test_a_body_without_the_letters_is_told_at_once():

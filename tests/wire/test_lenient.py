@@ -46,6 +46,14 @@ READ: dict[str, str] = {
     "YAML, brackets over lines": " x: {\nfoo bar\n}\n id: 7\n method: tools/call\n",
     "YAML, a comment for a value": '"x": #\n"method": "tools/call"\n"id": 7\n',
     "YAML, an odd key": '? "x"/*\n: 1\nid: 7\nmethod: tools/call\n',
+    "YAML, a tag before all": "!!map {method: tools/call, id: 7, params: {}}",
+    "YAML, an anchor before all": "&r\nmethod: tools/call\nid: 7\n",
+    "YAML, an anchor at a key": "? &k method\n: tools/call\nid: 7\n",
+    "YAML, an item in brackets": "# x\n- {method: tools/call,\n id: 7}\n",
+    "YAML, merged": "a: &b {method: tools/call}\n<<: *b\nid: 7\nparams: {name: danger}\n",
+    "YAML, merged in brackets": "{a: &b {method: tools/call}, <<: *b, id: 7, params: {}}",
+    "YAML, all merged": "<<: {method: tools/call, params: {}}\n",
+    "YAML, an alias for a key": "a: &k method\n*k : tools/call\nid: 7\nparams: {name: danger}\n",
     "YAML, single quotes end at a backslash": "{a: '\\', method: 'tools/call', b: '\\'}",
     "a word that begins with a quote": '{x:\'a,"id":7,method:"tools/call",params:{},y:\'}',
     "a word that begins like a comment": "{x:#,method:tools/call,params:{}\n}",
@@ -125,3 +133,7 @@ def test_the_work_is_bounded(text: str) -> None:
     with contextlib.suppress(TooLongError):
         assert find_call(f"{text} jsonrpc") is None
     assert time.process_time() - start < 4
+
+
+def test_a_merge_below_the_top_of_yaml_is_no_call() -> None:
+    assert find_call("x-a: &a\n  image: jsonrpc\nservices:\n  b:\n    <<: *a\n") is None

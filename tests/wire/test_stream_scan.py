@@ -35,6 +35,14 @@ STOPPED = {
     "a second hidden request": b"GET / HTTP/1.1\r\n\r\n<html>" + NOISE + HIDDEN,
     "a hidden request with a long head": NOISE + HIDDEN.replace(b"Host: x", b"X: " + b"a" * 9000),
     "a hidden request in lines of LF": HIDDEN.replace(b"\r\n", b"\n"),
+    "a hidden request in chunks": b"POST /mcp HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{\r\n",
+    "a hidden request in gzip": b"POST /mcp HTTP/1.1\r\nContent-Encoding: gzip\r\n\r\n" + gzip.compress(CALL),
+    "the query of a hidden request": NOISE + b"\nGET /?id=1&method=tools/call&params[name]=danger HTTP/1.1\r\n\r\n",
+    "a long query": b"GET /?a=" + b"a" * 3000 + b"&id=1&method=tools/call&b=" + b"b" * 3000 + b" HTTP/1.1\n\n",
+    "the query of a request of HTTP/0.9": NOISE + b"\nGET /?id=1&method=tools/call\r\n",
+    "a line that a vertical tab begins": b"x\x0b" + CALL,
+    "a line that U+2028 begins": "x\u2028".encode() + CALL,
+    "YAML that no type announces": b"method: tools/call\nid: 1\nparams: {name: danger}\n",
     "many hidden requests": b"POST /mcp HTTP/1.1\n\n[" * 20,
 }
 
