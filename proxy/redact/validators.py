@@ -10,6 +10,7 @@ import base64
 import binascii
 import functools
 import hashlib
+import re
 from collections.abc import Callable
 from itertools import accumulate
 from typing import Final
@@ -22,6 +23,7 @@ type Validator = Callable[[bytes], int]
 
 _DIGITS: Final = frozenset(b"0123456789")
 _LEAST_SURPRISE: Final = 5.2  # bits a character; names stay below, nearly always, and random texts above
+_LONGEST_NAME: Final = 80
 _DOUBLED: Final = (0, 2, 4, 6, 8, 1, 3, 5, 7, 9)
 _LOWER: Final = frozenset(b"abcdefghijklmnopqrstuvwxyz")
 _UPPER: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ")
@@ -252,6 +254,8 @@ _NAMING: Final = (
     rb"(?i)\w*(?:passw|pwd)[a-z_-]*\d{0,2}",
     # A type of Ruby, a variable of Vim, an object identifier.
     rb"[A-Za-z]+\?|[a-z]:[A-Za-z_.]+|[a-z]+=@[A-Za-z]+|[@$%:#][A-Z]+|\w+\$\$|\d+(?:\.\d+){2,}",
+    # The end of a quote and what follows it in PHP; a member of a variable.
+    rb"\.[ ]?\$\w.*|\$\w+(?:->|\[).*",
     rb"[\w.-]*[:=]|[:=].*|[~.]?/.*|\+[\w.]+|![a-z]+|[\w.]+![rsa]|.*%[sdr]|.*\b(?:this|self)\..*",
 )
 _LATIN1: Final = re2.Options()
@@ -271,6 +275,8 @@ def _password_like(value: bytes) -> bool:
 
 def _random_looking(value: bytes) -> bool:
     """Accept what nobody would write as a name, a path, a version or a date."""
+    if _is_class_name(value):
+        return False
     if _has_hex(value, 16):
         return True
     if not value.translate(None, _HEX_SIGNS):
@@ -288,12 +294,32 @@ def _random_looking(value: bytes) -> bool:
 
 def _surely_random(value: bytes) -> bool:
     """Accept what looks random even beside a name that does not say secret."""
+    if _is_class_name(value):
+        return False
     if not value.translate(None, _HEX_SIGNS):
         return b"-" not in value and _has_hex(value, 32)
     digits = len(value) - len(value.translate(None, _DIGIT_BYTES))
     # Small letters and digits surprise less than letters of both cases do, and so do names with digits in them.
     least = 5.0 if digits >= 4 and value == value.lower() else 5.9
     return _has_hex(value, 32) or (_letters_and_digits(value) and surprise(value) >= least)
+
+
+# Capitalised words; and what ends a name, never by chance.
+_CAMEL_WORD: Final = re.compile(rb"[A-Z]?[a-z]{2,}|[A-Z]{2,}(?![a-z])")
+_ENDS_AS_NAME: Final = re.compile(rb"[a-z0-9](?:Key|Token|Secret|Password|Credential)s?$")
+_NAME_SURPRISE: Final = 6.4
+
+
+def _is_class_name(value: bytes) -> bool:
+    """Return whether `value` is written as code names things: `OAuth2WebServerFlow`, `V2ApiKey`, `::create_key`."""
+    if value[:1] == b":":
+        return True
+    if not value.isalnum() or value.islower() or value.isupper() or len(value) > _LONGEST_NAME:
+        return False
+    if _ENDS_AS_NAME.search(value):
+        return True
+    in_words = sum(len(word) for word in _CAMEL_WORD.findall(value) if len(word) > 2)
+    return in_words >= 0.8 * len(value) and surprise(value) < _NAME_SURPRISE
 
 
 def _random_base64(value: bytes) -> bool:
