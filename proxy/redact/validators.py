@@ -253,6 +253,7 @@ _NAMING: Final = (
     rb"[@$%:#]?[A-Z][A-Z0-9]*_[A-Z0-9_]+%?|[@$%:#][A-Za-z_]\w*(?:[._]\w+)+",
     rb"(?i)\w*(?:passw|pwd)[a-z_-]*\d{0,2}",
     # A type of Ruby, a variable of Vim, an object identifier.
+    rb"(?:id|type|src|source|name|env|file|key)=[\w.,=-]*",
     rb"[A-Za-z]+\?|[a-z]:[A-Za-z_.]+|[a-z]+=@[A-Za-z]+|[@$%:#][A-Z]+|\w+\$\$|\d+(?:\.\d+){2,}",
     # The end of a quote and what follows it in PHP; a member of a variable.
     rb"\.[ ]?\$\w.*|\$\w+(?:->|\[).*",
@@ -330,12 +331,12 @@ def _has_hex(value: bytes, least: int) -> bool:
     """Return whether `value` is a UUID, or has `least` hexadecimal digits in a row, some of them letters."""
     if len(value) == 36 and value.count(b"-") == 4 and not value.translate(None, _HEX_SIGNS):
         return True
-    parts = value.translate(_PARTED).split(b" ") if len(value) >= least else ()
-    return any(len(part) >= least and len(set(part)) > 6 and _letters_and_digits(part) for part in parts)
+    runs = _HEX_RUNS[least].findall(value) if len(value) >= least else ()
+    return any(len(set(run)) > 6 and _letters_and_digits(run) for run in runs)
 
 
 _HEX_SIGNS: Final = b"0123456789abcdefABCDEF-"
-_PARTED: Final = bytes(byte if byte in b"0123456789abcdefABCDEF" else ord(" ") for byte in range(256))
+_HEX_RUNS: Final = {least: re.compile(rb"[0-9A-Fa-f]{%d,}" % least) for least in (16, 32)}
 
 
 def _basic_credentials(value: bytes) -> bool:
