@@ -251,7 +251,7 @@ def _letters_and_digits(value: bytes) -> bool:
 _NAMING: Final = (
     rb"[A-Za-z_]\w*(?:(?:\.|::|->)[A-Za-z_]\w*)+",
     rb"[@$%:#]?[A-Z][A-Z0-9]*_[A-Z0-9_]+%?|[@$%:#][A-Za-z_]\w*(?:[._]\w+)+",
-    rb"(?i)\w*(?:passw|pwd)[a-z_-]*\d{0,2}",
+    rb"(?i)[\w-]*(?:passw|pwd)[a-z_-]*\d{0,2}",
     # A type of Ruby, a variable of Vim, an object identifier.
     rb"(?:id|type|src|source|name|env|file|key)=[\w.,=-]*",
     rb"[A-Za-z]+\?|[a-z]:[A-Za-z_.]+|[a-z]+=@[A-Za-z]+|[@$%:#][A-Z]+|\w+\$\$|\d+(?:\.\d+){2,}",
