@@ -147,9 +147,17 @@ def iban(value: bytes) -> int:
     return _end_after(value, length, b" -") if number % 97 == 1 else 0
 
 
+# Country codes that nobody has, by their first digits; in North America no area begins with 0 or 1.
+_NO_COUNTRY: Final = re.compile(
+    rb"1[01]|21[04579]|259|28|38[48]|42[24-9]|69[3-9]|80[1-79]|83|85[14789]|87[1-79]|88[45789]|89|969|978|99[0179]"
+)
+
+
 def phone(value: bytes) -> int:
-    """Accept 8 to 15 digits that are not one digit over and over."""
+    """Accept 8 to 15 digits that are not one digit over and over, after a country code that there is."""
     digits = digits_of(value)
+    if value[:1] == b"+" and _NO_COUNTRY.match(value.translate(None, _NOT_DIGITS)):
+        return 0
     return len(value) if 8 <= len(digits) <= 15 and len(set(digits)) > 2 else 0
 
 
