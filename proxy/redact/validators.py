@@ -261,6 +261,8 @@ _NAMING: Final = (
     rb"[@$%:#]?[A-Z][A-Z0-9]*_[A-Z0-9_]+%?|[@$%:#][A-Za-z_]\w*(?:[._]\w+)+",
     rb"(?i)[\w-]*(?:passw|pwd)[a-z_-]*\d{0,2}",
     # A type of Ruby, a variable of Vim, an object identifier.
+    # A label that ends in a colon, in any language; a function of Erlang; what a shell puts for a set variable.
+    rb"[^\d\s]*(?:[:=]|\xef\xbc\x9a)|[a-z_]+/\d|\+[a-z-]+|[A-Z_]+\]",
     rb"(?:id|type|src|source|name|env|file|key)=[\w.,=-]*",
     rb"[A-Za-z]+\?|[a-z]:[A-Za-z_.]+|[a-z]+=@[A-Za-z]+|[@$%:#][A-Z]+|\w+\$\$|\d+(?:\.\d+){2,}",
     # The end of a quote and what follows it in PHP; a member of a variable.
@@ -314,7 +316,7 @@ def _surely_random(value: bytes) -> bool:
 
 
 # Capitalised words; and what ends a name, never by chance.
-_CAMEL_WORD: Final = re.compile(rb"[A-Z]?[a-z]{2,}|[A-Z]{2,}(?![a-z])")
+_CAMEL_WORD: Final = re.compile(rb"[A-Z][a-z]{2,}|[a-z]{3,}|[A-Z]{3,}(?![a-z])")
 _ENDS_AS_NAME: Final = re.compile(rb"[a-z0-9](?:Key|Token|Secret|Password|Credential)s?$")
 _NAME_SURPRISE: Final = 6.4
 
@@ -327,8 +329,7 @@ def _is_class_name(value: bytes) -> bool:
         return False
     if _ENDS_AS_NAME.search(value):
         return True
-    in_words = sum(len(word) for word in _CAMEL_WORD.findall(value) if len(word) > 2)
-    return in_words >= 0.8 * len(value) and surprise(value) < _NAME_SURPRISE
+    return len(b"".join(_CAMEL_WORD.findall(value))) >= 0.8 * len(value) and surprise(value) < _NAME_SURPRISE
 
 
 def _random_base64(value: bytes) -> bool:
