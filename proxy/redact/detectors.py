@@ -136,6 +136,19 @@ def compile_search(regex: str) -> Search:
 _LED: Final = re.compile(r"(?P<lead>\(\?:\^\|\[\^[^\]]+\]\))\((?!\?)(?P<group>.*)\)(?P<edge>(?:\\b)?)")
 
 
+type Test = Callable[[bytes], bool]
+
+
+def compile_test(regex: str, *, whole: bool = False, at_start: bool = False) -> Test:
+    """Return a function that tells whether `regex` is found in some bytes, at their start, or is all of them."""
+    # Every match asks several of these, and the wrapper's match objects cost more than the answer.
+    compiled = compile_bytes(regex)._regexp  # noqa: SLF001
+    anchors = compiled.Anchor
+    anchor = anchors.ANCHOR_BOTH if whole else anchors.ANCHOR_START if at_start else anchors.UNANCHORED
+    match = functools.partial(compiled.Match, anchor)
+    return lambda data: match(data, 0, len(data))[0][0] >= 0
+
+
 def _search(regex: str) -> Search:
     compiled = compile_bytes(regex)._regexp  # noqa: SLF001
     return functools.partial(compiled.Match, compiled.Anchor.UNANCHORED)

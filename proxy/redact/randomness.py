@@ -7,7 +7,7 @@ in bits. A random text surprises at every step.
 
 from __future__ import annotations
 
-import itertools
+import operator
 from typing import Final
 
 _ORDER: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0_"  # `0` is any digit, `_` any other sign
@@ -70,6 +70,7 @@ _BITS: Final = [
     "56455566587555659544566499676667776997667696567789a964",
 ]
 
+_JUDGED: Final = 1 << 12
 _CLASS: Final = bytes(
     _ORDER.index(chr(byte)) if chr(byte).isascii() and chr(byte).isalpha() else 52 if 48 <= byte <= 57 else 53
     for byte in range(256)
@@ -78,6 +79,6 @@ _COST: Final = [[int(digit, 16) for digit in row] for row in _BITS]
 
 
 def surprise(value: bytes) -> float:
-    """Return how many bits each character of `value` tells that the one before it did not."""
-    steps = value.translate(_CLASS)
-    return sum(_COST[left][right] for left, right in itertools.pairwise(steps)) / max(1, len(steps) - 1)
+    """Return how many bits each character of `value` tells that the one before it did not; a long one's first 4 KB."""
+    steps = value[:_JUDGED].translate(_CLASS)
+    return sum(map(operator.getitem, map(_COST.__getitem__, steps), steps[1:])) / max(1, len(steps) - 1)

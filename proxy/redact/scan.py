@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from proxy.redact.base64_prefilter import LARGEST_NOISE, clue_patterns, unproven
 from proxy.redact.decode import ANY_SIGN, NO_SIGN, EncodingSigns
-from proxy.redact.detectors import KEYWORD_REACH, NAME_REACH, Detector, compile_bytes, compile_search
+from proxy.redact.detectors import KEYWORD_REACH, NAME_REACH, Detector, compile_search, compile_test
 from proxy.redact.encoded_spans import HEX_LINE, RUN
 from proxy.redact.hyperscan_db import AVAILABLE, DatabaseCache, PatternSet
 from proxy.redact.json_text import BARRIER, MASK_START
 from proxy.redact.validators import VALIDATORS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from proxy.redact.detector_catalog import DetectorCatalog
 
@@ -32,6 +33,7 @@ MAX_MATCHES = 100_000
 _MAX_BAIT = 5_000
 _MAX_VERDICTS = 10_000
 _LONG_VERDICT = 1 << 10
+_JUDGED = 1 << 12
 # A refused match is searched again from its second byte, for as long as the bytes searched twice are no more than a
 # constant and a multiple of the buffer. Short matches need less, however many and however close they are: each counts
 # as its overlap with those before it, and a little for the turn itself. Long ones in long ones need the square of
@@ -69,11 +71,11 @@ class DetectorMatcher:
         self.detector = detector
         self._search = compile_search(detector.pattern)
         # One alternation and not a search for each, which takes longer the more there are.
-        self._allow = detector.allow and compile_bytes("|".join(f"(?:{regex})" for regex in detector.allow))
-        self._keywords = tuple(word.encode() for word in detector.keywords)
-        self._stopwords = tuple(word.encode() for word in detector.stopwords)
-        self._not_after = detector.not_after and compile_bytes(f"(?:{detector.not_after})$")
-        self._not_before = detector.not_before and compile_bytes(detector.not_before)
+        self._is_allowed = detector.allow and compile_test("|".join(f"(?:{r})" for r in detector.allow), whole=True)
+        self._has_word = detector.keywords and _one_of(detector.keywords)
+        self._has_stopword = detector.stopwords and _one_of(detector.stopwords)
+        self._is_after = detector.not_after and compile_test(f"(?:{detector.not_after})$")
+        self._is_before = detector.not_before and compile_test(detector.not_before, at_start=True)
         self._validator = VALIDATORS[detector.validator] if detector.validator else None
 
     def find(self, data: bytes, regions: Sequence[Region], *, strictly: bool = False) -> Iterator[Match]:
@@ -141,31 +143,38 @@ class DetectorMatcher:
 
     def _is_spared(self, data: bytes, start: int, end: int) -> bool:
         """Return whether what stands before or after says that this is no secret."""
-        if self._not_after and self._not_after.search(data[max(0, start - NAME_REACH) : start]):
+        if self._is_after and self._is_after(data[max(0, start - NAME_REACH) : start]):
             return True
-        return bool(self._not_before and self._not_before.match(data[end : end + NAME_REACH]))
+        return bool(self._is_before and self._is_before(data[end : end + NAME_REACH]))
 
     def _verdict(self, secret: bytes) -> int:
         length = self._validator(secret) if self._validator else len(secret)
         if not length or (self.detector.entropy and entropy(secret) < self.detector.entropy):
             return 0
-        lowered = secret.lower()
-        if any(word in lowered for word in self._stopwords) or (self._allow and self._allow.fullmatch(secret)):
+        if (self._has_stopword and self._has_stopword(secret.lower())) or (
+            self._is_allowed and self._is_allowed(secret)
+        ):
             return 0
         return length
 
     def _has_keyword(self, data: bytes, start: int, end: int) -> bool:
         """Return whether a keyword stands between `start` and `end`, or near enough and before a barrier."""
-        if not self._keywords:
+        if not self._has_word:
             return True
         low = max(0, start - KEYWORD_REACH, data.rfind(BARRIER, max(0, start - KEYWORD_REACH), start) + 1)
         barrier = data.find(BARRIER, end, end + KEYWORD_REACH)
         window = data[low : barrier if barrier >= 0 else end + KEYWORD_REACH].lower()
-        return any(word in window for word in self._keywords)
+        return self._has_word(window) is not None
+
+
+def _one_of(words: Iterable[str]) -> Callable[[bytes], object]:
+    # Literals alone, so that `re` has nothing to go back for.
+    return re.compile(b"|".join(re.escape(word.encode()) for word in words)).search
 
 
 def entropy(value: bytes) -> float:
-    """Return the Shannon entropy of `value` in bits per byte."""
+    """Return the Shannon entropy of `value` in bits per byte; of a long one, of its first 4 KB."""
+    value = value[:_JUDGED]
     if not value:
         return 0.0
     size = len(value)

@@ -10,6 +10,7 @@ import base64
 import binascii
 import functools
 import hashlib
+import re
 from collections.abc import Callable
 from itertools import accumulate
 from typing import Final
@@ -22,6 +23,7 @@ type Validator = Callable[[bytes], int]
 
 _DIGITS: Final = frozenset(b"0123456789")
 _LEAST_SURPRISE: Final = 5.2  # bits a character; names stay below, nearly always, and random texts above
+_LONGEST_NAME: Final = 80
 _DOUBLED: Final = (0, 2, 4, 6, 8, 1, 3, 5, 7, 9)
 _LOWER: Final = frozenset(b"abcdefghijklmnopqrstuvwxyz")
 _UPPER: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ")
@@ -145,9 +147,17 @@ def iban(value: bytes) -> int:
     return _end_after(value, length, b" -") if number % 97 == 1 else 0
 
 
+# Country codes that nobody has, by their first digits; in North America no area begins with 0 or 1.
+_NO_COUNTRY: Final = re.compile(
+    rb"1[01]|21[04579]|259|28|38[48]|42[24-9]|69[3-9]|80[1-79]|83|85[14789]|87[1-79]|88[45789]|89|969|978|99[0179]"
+)
+
+
 def phone(value: bytes) -> int:
-    """Accept 8 to 15 digits that are not one digit over and over."""
+    """Accept 8 to 15 digits that are not one digit over and over, after a country code that there is."""
     digits = digits_of(value)
+    if value[:1] == b"+" and _NO_COUNTRY.match(value.translate(None, _NOT_DIGITS)):
+        return 0
     return len(value) if 8 <= len(digits) <= 15 and len(set(digits)) > 2 else 0
 
 
@@ -249,9 +259,14 @@ def _letters_and_digits(value: bytes) -> bool:
 _NAMING: Final = (
     rb"[A-Za-z_]\w*(?:(?:\.|::|->)[A-Za-z_]\w*)+",
     rb"[@$%:#]?[A-Z][A-Z0-9]*_[A-Z0-9_]+%?|[@$%:#][A-Za-z_]\w*(?:[._]\w+)+",
-    rb"(?i)\w*(?:passw|pwd)[a-z_-]*\d{0,2}",
+    rb"(?i)[\w-]*(?:passw|pwd)[a-z_-]*\d{0,2}",
     # A type of Ruby, a variable of Vim, an object identifier.
+    # A label that ends in a colon, in any language; a function of Erlang; what a shell puts for a set variable.
+    rb"[^\d\s]*(?:[:=]|\xef\xbc\x9a)|[a-z_]+/\d|\+[a-z-]+|[A-Z_]+\]",
+    rb"(?:id|type|src|source|name|env|file|key)=[\w.,=-]*",
     rb"[A-Za-z]+\?|[a-z]:[A-Za-z_.]+|[a-z]+=@[A-Za-z]+|[@$%:#][A-Z]+|\w+\$\$|\d+(?:\.\d+){2,}",
+    # The end of a quote and what follows it in PHP; a member of a variable.
+    rb"\.[ ]?\$\w.*|\$\w+(?:->|\[).*",
     rb"[\w.-]*[:=]|[:=].*|[~.]?/.*|\+[\w.]+|![a-z]+|[\w.]+![rsa]|.*%[sdr]|.*\b(?:this|self)\..*",
 )
 _LATIN1: Final = re2.Options()
@@ -271,6 +286,8 @@ def _password_like(value: bytes) -> bool:
 
 def _random_looking(value: bytes) -> bool:
     """Accept what nobody would write as a name, a path, a version or a date."""
+    if _is_class_name(value):
+        return False
     if _has_hex(value, 16):
         return True
     if not value.translate(None, _HEX_SIGNS):
@@ -288,12 +305,31 @@ def _random_looking(value: bytes) -> bool:
 
 def _surely_random(value: bytes) -> bool:
     """Accept what looks random even beside a name that does not say secret."""
+    if _is_class_name(value):
+        return False
     if not value.translate(None, _HEX_SIGNS):
         return b"-" not in value and _has_hex(value, 32)
     digits = len(value) - len(value.translate(None, _DIGIT_BYTES))
     # Small letters and digits surprise less than letters of both cases do, and so do names with digits in them.
     least = 5.0 if digits >= 4 and value == value.lower() else 5.9
     return _has_hex(value, 32) or (_letters_and_digits(value) and surprise(value) >= least)
+
+
+# Capitalised words; and what ends a name, never by chance.
+_CAMEL_WORD: Final = re.compile(rb"[A-Z][a-z]{2,}|[a-z]{3,}|[A-Z]{3,}(?![a-z])")
+_ENDS_AS_NAME: Final = re.compile(rb"[a-z0-9](?:Key|Token|Secret|Password|Credential)s?$")
+_NAME_SURPRISE: Final = 6.4
+
+
+def _is_class_name(value: bytes) -> bool:
+    """Return whether `value` is written as code names things: `OAuth2WebServerFlow`, `V2ApiKey`, `::create_key`."""
+    if value[:1] == b":":
+        return True
+    if not value.isalnum() or value.islower() or value.isupper() or len(value) > _LONGEST_NAME:
+        return False
+    if _ENDS_AS_NAME.search(value):
+        return True
+    return len(b"".join(_CAMEL_WORD.findall(value))) >= 0.8 * len(value) and surprise(value) < _NAME_SURPRISE
 
 
 def _random_base64(value: bytes) -> bool:
@@ -304,12 +340,12 @@ def _has_hex(value: bytes, least: int) -> bool:
     """Return whether `value` is a UUID, or has `least` hexadecimal digits in a row, some of them letters."""
     if len(value) == 36 and value.count(b"-") == 4 and not value.translate(None, _HEX_SIGNS):
         return True
-    parts = value.translate(_PARTED).split(b" ") if len(value) >= least else ()
-    return any(len(part) >= least and len(set(part)) > 6 and _letters_and_digits(part) for part in parts)
+    runs = _HEX_RUNS[least].findall(value) if len(value) >= least else ()
+    return any(len(set(run)) > 6 and _letters_and_digits(run) for run in runs)
 
 
 _HEX_SIGNS: Final = b"0123456789abcdefABCDEF-"
-_PARTED: Final = bytes(byte if byte in b"0123456789abcdefABCDEF" else ord(" ") for byte in range(256))
+_HEX_RUNS: Final = {least: re.compile(rb"[0-9A-Fa-f]{%d,}" % least) for least in (16, 32)}
 
 
 def _basic_credentials(value: bytes) -> bool:
