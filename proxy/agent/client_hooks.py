@@ -135,7 +135,9 @@ def _into(tree: Tree, node: Node, shown: str, *, last: bool) -> Edit:
     newline = "\r\n" if "\r\n" in tree.text else "\n"
     if not starts:
         inside = shown.replace("\n", f"{newline}{indent}  ")
-        return node.start + 1, node.end - 1, f"{newline}{indent}  {inside}{newline}{indent}"
+        empty = not tree.text[node.start + 1 : node.end - 1].strip()  # there may be a comment
+        end, closing = (node.end - 1, newline + indent) if empty else (node.start + 1, "")
+        return node.start + 1, end, f"{newline}{indent}  {inside}{closing}"
     gap = newline + indent if not line.strip(" \t") else " "
     shown = shown.replace("\n", f"{newline}{indent}")
     return (ends[-1], ends[-1], f",{gap}{shown}") if last else (starts[0], starts[0], f"{shown},{gap}")
