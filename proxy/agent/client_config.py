@@ -18,6 +18,7 @@ from proxy.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+
 class NoServersError(ConfigError):
     """A configuration that lists no servers."""
 

@@ -94,7 +94,8 @@ def _calls(entry: Any) -> Iterator[list[str]]:
         command = entry.get("command")
         if isinstance(command, str) and (words := _words(command.removesuffix(" || exit 2"))):
             yield words
-        for each in entry.get("hooks") if isinstance(entry.get("hooks"), list) else ():
+        inner = entry.get("hooks")
+        for each in inner if isinstance(inner, list) else ():
             yield from _calls(each)
 
 

@@ -84,9 +84,7 @@ CLIENTS = (
         (".vscode/mcp.json",),
     ),
     Client("windsurf", "Windsurf", ("{home}/.codeium/windsurf/mcp_config.json", "{home}/.codeium/mcp_config.json")),
-    Client(
-        "gemini", "Gemini CLI", ("{home}/.gemini/settings.json",), (".gemini/settings.json",), program="gemini"
-    ),
+    Client("gemini", "Gemini CLI", ("{home}/.gemini/settings.json",), (".gemini/settings.json",), program="gemini"),
     Client("codex", "Codex", ("{codex}/config.toml",), (".codex/config.toml",), program="codex"),
     Client(
         "continue",

@@ -33,7 +33,6 @@ def encode(word: str) -> str:
     return json.dumps(word, ensure_ascii=False)
 
 
-
 def _without_comments(text: str) -> str:
     """Blank out comments, trailing commas and a byte order mark, which many clients accept."""
     # Spaces of the same length: positions in the result are positions in the file.

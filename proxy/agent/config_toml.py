@@ -48,7 +48,6 @@ def encode(word: str) -> str:
     return json.dumps(word, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-
 def _scan(text: str, root: Node) -> None:
     table, position = root, _match(_GAP, text, 0)
     while position < len(text):

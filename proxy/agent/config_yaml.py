@@ -36,7 +36,6 @@ def encode(word: str) -> str:
     return json.dumps(word, ensure_ascii=not word.isprintable())
 
 
-
 def _node(composed: YamlNode, above: tuple[YamlNode, ...]) -> Node:
     if any(composed is each for each in above):
         raise ConfigError("it contains an alias of a value inside that value")

@@ -16,7 +16,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.tree import Tree
 
-from proxy.commands import replay
+from proxy.commands import decide, replay
 from proxy.core.model import Call
 from proxy.errors import PolicyError
 from proxy.policy.detector_rules import lint_detectors
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Check, test, explain and replay policies.", no_args_is_help=True)
 app.command("replay", epilog=replay.EPILOG)(replay.replay)
+app.command("decide", epilog=decide.EPILOG)(decide.decide)
 
 PolicyPath = Annotated[
     Path | None, typer.Argument(help="Policy file, or a folder of policy files; default: the shipped policy.")

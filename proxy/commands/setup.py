@@ -199,11 +199,11 @@ def _agreed(count: int) -> bool:
     return typer.confirm(f"Change {count} {'file' if count == 1 else 'files'}?", err=True)
 
 
-def _conclude(
-    found: Sequence[Planned], acts: Sequence[Planned], *, applied: bool, dry_run: bool, undo: bool
-) -> None:
+def _conclude(found: Sequence[Planned], acts: Sequence[Planned], *, applied: bool, dry_run: bool, undo: bool) -> None:
     if not found:
-        print_note("No file of these clients has anything to undo." if undo else "No client with MCP servers was found.")
+        print_note(
+            "No file of these clients has anything to undo." if undo else "No client with MCP servers was found."
+        )
     elif not acts:
         print_note("Nothing to change.")
     elif dry_run:

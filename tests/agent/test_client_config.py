@@ -176,7 +176,9 @@ def test_a_file_that_cannot_be_read_is_refused_with_the_reason(text: str, said: 
     ],
 )
 def test_one_odd_server_is_named_and_left_and_the_others_are_wrapped(odd: str, said: str) -> None:
-    text = f'{{"mcpServers": {{"a": {{"command": "x", "args": []}}, "odd": {odd}, "z": {{"command": "y", "args": []}}}}}}'
+    text = (
+        f'{{"mcpServers": {{"a": {{"command": "x", "args": []}}, "odd": {odd}, "z": {{"command": "y", "args": []}}}}}}'
+    )
     done = wrap(text, NAME)
     assert done.changed == ("a", "z")
     assert list(done.unchanged) == ["odd"]
@@ -202,7 +204,7 @@ def test_where_a_key_is_repeated_every_one_is_wrapped() -> None:
     assert unwrap(done.text).text == text
 
 
-OPENCODE = '''\
+OPENCODE = """\
 {
   // mine
   "mcp": {
@@ -217,7 +219,7 @@ OPENCODE = '''\
     },
   },
 }
-'''
+"""
 
 
 def test_a_command_that_is_a_list_is_wrapped_in_place() -> None:
@@ -234,7 +236,7 @@ def test_a_command_that_is_a_list_is_wrapped_in_place() -> None:
     assert unwrap(done.text).text == OPENCODE
 
 
-CODEX = '''\
+CODEX = """\
 model = "gpt-5" # the best
 [[profiles.x]]
 when = 1979-05-27 07:32:00
@@ -263,7 +265,7 @@ url = "https://mcp.example.com"
 inline = { command = "a", env = { A = "b" } }
 dotted.command = "b"
 odd = { command = "c", args = [1] }
-'''
+"""
 CODEX_WRAPPED = (
     CODEX.replace('"npx"', '"/bin/interlock"')
     .replace('["-y"', '["run", "--server-name", "files", "--", "npx", "-y"')
@@ -273,9 +275,7 @@ CODEX_WRAPPED = (
         '  "lines", # one',
         '  "run",\n  "--server-name",\n  "lines",\n  "--",\n  "uvx",\n  "lines", # one',
     )
-    .replace(
-        'command = "a"', 'command = "/bin/interlock", args = ["run", "--server-name", "inline", "--", "a"]'
-    )
+    .replace('command = "a"', 'command = "/bin/interlock", args = ["run", "--server-name", "inline", "--", "a"]')
     .replace(
         'dotted.command = "b"',
         'dotted.command = "/bin/interlock"\ndotted.args = ["run", "--server-name", "dotted", "--", "b"]',
@@ -299,7 +299,7 @@ def test_toml_is_edited_in_place(newline: str) -> None:
     assert servers == before
 
 
-GOOSE = '''\
+GOOSE = """\
 GOOSE_MODEL: x   # the best
 extensions:
   developer: {type: builtin, enabled: true}
@@ -320,12 +320,13 @@ extensions:
   odd:
     cmd: x
     args: [1]
-'''
+"""
 GOOSE_WRAPPED = (
     GOOSE.replace("npx   #", '"/bin/interlock"   #')
     .replace(
         "      - -y   # yes",
-        "".join(f'      - "{word}"\n' for word in ["run", "--server-name", "files", "--", "npx"]) + "      - -y   # yes",
+        "".join(f'      - "{word}"\n' for word in ["run", "--server-name", "files", "--", "npx"])
+        + "      - -y   # yes",
     )
     .replace("uvx, args: [a", '"/bin/interlock", args: ["run", "--server-name", "flow", "--", "uvx", a')
     .replace("cmd: /opt/x", 'cmd: "/bin/interlock"\n    args: ["run", "--server-name", "bare", "--", "/opt/x"]')
@@ -386,7 +387,9 @@ def test_toml_and_yaml_that_cannot_be_read_are_refused(text: str, syntax: Syntax
         wrap(text, NAME, syntax)
 
 
-@pytest.mark.parametrize("word", ["a b", "--", "yes", "1", "~", 'q"q', "b\\\\s", "é", "tab\\there", "#x", "&a", "{x}", "$HOME"])
+@pytest.mark.parametrize(
+    "word", ["a b", "--", "yes", "1", "~", 'q"q', "b\\\\s", "é", "tab\\there", "#x", "&a", "{x}", "$HOME"]
+)
 @pytest.mark.parametrize(
     ("syntax", "form"),
     [

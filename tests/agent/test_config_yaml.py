@@ -36,6 +36,8 @@ def test_what_is_no_mapping_is_refused(text: str) -> None:
         parse(text)
 
 
-@pytest.mark.parametrize("word", ["", "--", "yes", "~", "a: b", "#", 'q"', "b\\", "\t\n\x7f\x85", "é", "\U0001f600", "- x"])
+@pytest.mark.parametrize(
+    "word", ["", "--", "yes", "~", "a: b", "#", 'q"', "b\\", "\t\n\x7f\x85", "é", "\U0001f600", "- x"]
+)
 def test_words_are_written_as_they_are_read(word: str) -> None:
     assert YAML(typ="safe").load(f"x: {encode(word)}") == {"x": word}
