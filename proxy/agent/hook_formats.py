@@ -6,11 +6,13 @@ A client runs a hook before it uses one of its own tools, gives it the call as J
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from proxy.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 # Claude Code and Cursor: 0 reads the answer on stdout, 2 blocks and shows stderr, and anything else lets the call pass.
 BLOCK = 2

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from proxy.core.interfaces import Policy
 
-EPILOG = """Example:  interlock policy decide --stdin --format claude-code < call.json"""
+EPILOG = "Example:  interlock policy decide --stdin --format claude-code"
 MAX_INPUT = 1 << 24
 # Less than clients wait for a hook: one that takes longer is ended, and in older versions the call then passes.
 SECONDS = 30
@@ -55,10 +55,7 @@ def decide(
     """
     # The one boundary: whatever fails, clients only block on exit code 2.
     try:
-        if not stdin:
-            raise ConfigError("give --stdin, and the call as JSON on stdin")
-        if format_ not in FORMATS:
-            raise ConfigError(f"there is no format {format_!r}; known are {', '.join(FORMATS)}")
+        _check(format_, stdin=stdin)
         with _time_limit(SECONDS):
             flags = {"policy": policy, "state_dir": state_dir, "default_agent": agent}
             answered = _decide(load_settings(flags, config_file=config).settings, format_)
@@ -72,6 +69,13 @@ def decide(
             sys.stdout = io.StringIO()
         code = BLOCK
     raise typer.Exit(code)
+
+
+def _check(format_: str, *, stdin: bool) -> None:
+    if not stdin:
+        raise ConfigError("give --stdin, and the call as JSON on stdin")
+    if format_ not in FORMATS:
+        raise ConfigError(f"there is no format {format_!r}; known are {', '.join(FORMATS)}")
 
 
 def _why(error: Exception) -> str:

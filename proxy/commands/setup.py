@@ -73,7 +73,7 @@ class Planned:
         }
 
 
-def setup(  # noqa: PLR0913  each is an option
+def setup(
     clients: Annotated[
         list[str] | None, typer.Argument(help=f"Only these: {', '.join(client.id for client in CLIENTS)}.")
     ] = None,

@@ -197,7 +197,8 @@ def test_a_name_that_cannot_be_given_to_run_is_left(name: str) -> None:
 
 def test_where_a_key_is_repeated_every_one_is_wrapped() -> None:
     # Clients disagree on which of them counts: one that is left would run unwatched.
-    text = '{"mcpServers": {"a": {"command": "x", "args": []}, "a": {"command": "y", "args": []}}, "mcpServers": {"a": {"command": "z", "args": []}}}'
+    server = '"a": {"command": "x", "args": []}'
+    text = f'{{"mcpServers": {{{server}, {server}}}, "mcpServers": {{{server}}}}}'
     done = wrap(text, NAME)
     assert done.changed == ("a", "a", "a")
     assert done.text.count('"command": "interlock"') == 3

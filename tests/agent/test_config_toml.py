@@ -30,7 +30,7 @@ def test_every_value_has_its_place_in_the_text() -> None:
     tree = parse(TEXT)
     (listing,) = find(tree.root, ("a", "b.c", "k", "l"))
     assert TEXT[listing.start : listing.end].startswith('[ "#", # no ]')
-    assert [TEXT[item.start : item.end] for item in listing.items or ()][0] == '"#"'
+    assert next(TEXT[item.start : item.end] for item in listing.items or ()) == '"#"'
     (title,) = find(tree.root, ("title",))
     assert TEXT[title.start : title.end] == '"x"'
     (lists,) = find(tree.root, ("list",))
