@@ -1,47 +1,74 @@
 """Rewrites an MCP client's configuration so that its stdio servers run behind `interlock run`. Pure.
 
-Only the command and args of a server are replaced; comments, white space and all else in the file stay as they are.
+JSON (with comments), TOML and YAML. Only the command and args of a server are changed; comments, white space and all
+else in the file stay as they are. What was written is parsed again: a server whose change does not read as it should,
+or would change anything else, is left alone and named.
 """
 
 from __future__ import annotations
 
-import json
-import re
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from proxy.agent import config_json, config_toml, config_yaml
+from proxy.agent.config_tree import Edit, Node, Tree, apply, find, outline
 from proxy.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-# Where clients list their servers; `*` is any key.
-SERVER_PATHS = (
-    ("mcpServers",),  # Claude, Cursor, Windsurf, Cline
-    ("servers",),  # VS Code's mcp.json
-    ("mcp", "servers"),  # VS Code's settings.json
-    ("context_servers",),  # Zed
-    ("projects", "*", "mcpServers"),  # Claude Code
-)
-_SPACE = re.compile(r"[ \t\r\n]*")
-_STRING = r'"(?:[^"\\]|\\.)*+"'
-_COMMENT = re.compile(rf"{_STRING}|//[^\r\n]*|/\*.*?\*/", re.DOTALL)
-_TRAILING_COMMA = re.compile(rf"{_STRING}|,(?=\s*[}}\]])", re.DOTALL)
-_DECODER = json.JSONDecoder()
 
-type Edit = tuple[int, int, str]
+class NoServersError(ConfigError):
+    """A configuration that lists no servers."""
+
+
+MAX_NAME = 200
+URL_KEYS = ("url", "serverUrl", "httpUrl", "uri")
+BY_URL = "it is reached by URL, not started: start the client with `interlock exec` or `interlock confine`"
+WRAPPED = "it is already wrapped"
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
-    """A member of a JSON object: its value, and the positions of key and value in the text."""
+class Layout:
+    """Where a client lists its servers (`*` is any key), and the key of a server's command.
 
-    key: str
-    value: Any
-    key_start: int
-    start: int
-    end: int
+    With `types`, only members that have one of these as their `type` are servers.
+    """
+
+    path: tuple[str, ...]
+    command: str = "command"
+    types: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Syntax:
+    """How a format is read, how it writes a string, and where its files list servers."""
+
+    parse: Callable[[str], Tree]
+    encode: Callable[[str], str]
+    layouts: tuple[Layout, ...]
+
+
+JSON = Syntax(
+    config_json.parse,
+    config_json.encode,
+    (
+        Layout(("mcpServers",)),  # Claude, Cursor, Windsurf, Gemini CLI, Cline
+        Layout(("servers",)),  # VS Code's mcp.json
+        Layout(("mcp", "servers")),  # VS Code's settings.json, and opencode 2
+        Layout(("mcp",), types=("local", "remote")),  # opencode
+        Layout(("context_servers",)),  # Zed
+        Layout(("projects", "*", "mcpServers")),  # Claude Code
+    ),
+)
+TOML = Syntax(config_toml.parse, config_toml.encode, (Layout(("mcp_servers",)),))  # Codex
+YAML = Syntax(
+    config_yaml.parse,
+    config_yaml.encode,
+    (Layout(("mcpServers",)), Layout(("extensions",), command="cmd")),  # Continue, Goose
+)
+SYNTAX = {".json": JSON, ".jsonc": JSON, ".toml": TOML, ".yaml": YAML, ".yml": YAML}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,113 +80,154 @@ class Rewritten:
     unchanged: dict[str, str] = field(default_factory=dict[str, str])
 
 
-def wrap(text: str, interlock: Sequence[str]) -> Rewritten:
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server of a configuration. `label` also says in which of several lists it stands."""
+
+    name: str
+    label: str
+    node: Node
+    command_key: str
+
+    @property
+    def command(self) -> Node | None:
+        return self.node.get(self.command_key)
+
+    @property
+    def args(self) -> Node | None:
+        return self.node.get("args")
+
+    def words(self) -> list[str]:
+        """Return the command with its arguments. Raises ConfigError where they are something else."""
+        for key in (self.command_key, "args"):
+            if self.node.has(key) and self.node.get(key) is None:
+                raise ConfigError(f"its {key!r} occurs twice")
+        command, args = self.command, self.args
+        assert command is not None
+        program, arguments = command.text(), args.words() if args is not None else []
+        if command.items:
+            whole = command.words()
+            if whole is None or args is not None:
+                raise ConfigError("its command is not a list of strings")
+            return whole
+        if not program:
+            raise ConfigError("its command is not a string")
+        if arguments is None:
+            raise ConfigError("its args are not a list of strings")
+        return [program, *arguments]
+
+
+def syntax_of(suffix: str) -> Syntax:
+    """Return the syntax of files whose names end so; JSON where nothing is known."""
+    return SYNTAX.get(suffix.lower(), JSON)
+
+
+def wrap(text: str, interlock: Sequence[str], syntax: Syntax = JSON) -> Rewritten:
     """Put `interlock run` before the command of every stdio server. Raises ConfigError."""
-    edits: list[Edit] = []
     changed: list[str] = []
     unchanged: dict[str, str] = {}
-    plain = _without_comments(text)
-    for server in _servers(plain):
-        reason = _why_not(server)
-        if reason is None:
-            command = [server.value["command"], *server.value.get("args", [])]
-            edits += _edit(text, plain, server, [*interlock, "run", "--server-name", server.key, "--", *command])
-            changed.append(server.key)
-        else:
-            unchanged[server.key] = reason
-    return Rewritten(_apply(text, edits), tuple(changed), unchanged)
+    for position, server in enumerate(_servers(syntax.parse(text), syntax)):
+        try:
+            reason = _why_not(server)
+            if reason is None:
+                text = _rewrite(text, syntax, position, interlock)
+                changed.append(server.label)
+        except ConfigError as error:
+            reason = str(error)
+        if reason is not None:
+            unchanged[server.label] = reason
+    return Rewritten(text, tuple(changed), unchanged)
 
 
-def unwrap(text: str) -> Rewritten:
+def unwrap(text: str, syntax: Syntax = JSON) -> Rewritten:
     """Remove `interlock run` from every server that has it. Raises ConfigError."""
-    plain = _without_comments(text)
-    wrapped = [(server, inner) for server in _servers(plain) if (inner := _wrapped(server.value)) is not None]
-    edits = [edit for server, inner in wrapped for edit in _edit(text, plain, server, inner)]
-    return Rewritten(_apply(text, edits), tuple(server.key for server, _ in wrapped))
+    changed: list[str] = []
+    unchanged: dict[str, str] = {}
+    for position, server in enumerate(_servers(syntax.parse(text), syntax)):
+        if prefix_of(server) is None:
+            continue
+        try:
+            text = _rewrite(text, syntax, position, None)
+            changed.append(server.label)
+        except ConfigError as error:
+            unchanged[server.label] = str(error)
+    return Rewritten(text, tuple(changed), unchanged)
 
 
-def _without_comments(text: str) -> str:
-    """Blank out comments, trailing commas and a byte order mark, which many clients accept."""
-    # Spaces of the same length: positions in the result are positions in the file.
-    bare = _COMMENT.sub(_blank, text.replace("\ufeff", " ", 1) if text.startswith("\ufeff") else text)
-    return _TRAILING_COMMA.sub(_blank, bare)
+def prefixes(text: str, syntax: Syntax = JSON) -> list[list[str]]:
+    """Return the commands of Interlock that servers are wrapped with, each once. Raises ConfigError."""
+    found: list[list[str]] = []
+    for server in _servers(syntax.parse(text), syntax):
+        prefix = prefix_of(server)
+        if prefix is not None and prefix not in found:
+            found.append(prefix)
+    return found
 
 
-def _blank(found: re.Match[str]) -> str:
-    return found[0] if found[0].startswith('"') else re.sub(r"[^\r\n]", " ", found[0])
-
-
-def _servers(text: str) -> Iterator[Member]:
-    _check(text)
-    found = [server for path in SERVER_PATHS for server in _at(text, path)]
-    if not found:
-        paths = ", ".join(".".join(path) for path in SERVER_PATHS)
-        raise ConfigError(f"no MCP servers found; looked under {paths}")
-    yield from found
-
-
-def _at(text: str, path: Sequence[str]) -> Iterator[Member]:
-    starts = [_skip(text, 0)]
-    for key in path:
-        inside = [member for start in starts for member in _members(text, start)]
-        starts = [m.start for m in inside if key in (m.key, "*") and isinstance(m.value, dict)]
-    for start in starts:
-        yield from _members(text, start)
-
-
-def _check(text: str) -> None:
+def prefix_of(server: Server) -> list[str] | None:
+    """Return the words before `run` in a server that was wrapped as here; None if it was not."""
     try:
-        value = json.loads(text, object_pairs_hook=_unique)
-    except json.JSONDecodeError as error:
-        raise ConfigError(f"it is not JSON: line {error.lineno}, column {error.colno}: {error.msg}") from error
-    if not isinstance(value, dict):
-        raise ConfigError(f"it contains {type(value).__name__}, not an object with servers")
+        words = server.words() if server.command is not None else []
+    except ConfigError:
+        return None
+    for prefix in (words[:1], words[:3]):
+        rest = words[len(prefix) :]
+        if _is_interlock(prefix) and rest[:2] == ["run", "--server-name"] and rest[3:4] == ["--"] and rest[4:]:
+            return prefix
+    return None
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    value: dict[str, Any] = {}
-    for key, member in pairs:
-        # Clients disagree on which of two equal keys counts: wrapping one could leave the other running unwatched.
-        if key in value:
-            raise ConfigError(f"the key {key!r} occurs twice in one object; remove one of them first")
-        value[key] = member
-    return value
+def _is_interlock(prefix: Sequence[str]) -> bool:
+    return prefix[1:] == ["-m", "proxy.cli"] or [word.rpartition("/")[2] for word in prefix] == ["interlock"]
 
 
-def _members(text: str, start: int) -> Iterator[Member]:
-    """Yield the members of the object at `start`, which must be well-formed."""
-    position = _skip(text, start + 1)
-    while text[position] != "}":
-        key_start = position
-        key, position = _DECODER.raw_decode(text, key_start)
-        value_start = _skip(text, _skip(text, position) + 1)
-        value, end = _DECODER.raw_decode(text, value_start)
-        yield Member(key, value, key_start, value_start, end)
-        position = _skip(text, end)
-        if text[position] == ",":
-            position = _skip(text, position + 1)
+def _servers(tree: Tree, syntax: Syntax) -> list[Server]:
+    found = [server for layout in syntax.layouts for server in _at(tree.root, layout)]
+    if not found:
+        paths = ", ".join(".".join(layout.path) for layout in syntax.layouts)
+        raise NoServersError(f"no MCP servers found; looked under {paths}")
+    return found
 
 
-def _skip(text: str, position: int) -> int:
-    match = _SPACE.match(text, position)
-    assert match is not None
-    return match.end()
+def _at(root: Node, layout: Layout) -> Iterator[Server]:
+    for place, listing in _listings(root, layout.path):
+        where = f" in {place}" if place else ""
+        if listing.items is not None:
+            named = [(_name(item, number), item) for number, item in enumerate(listing.items, 1)]
+        else:
+            named = [(member.key, member.node) for member in listing.members or ()]
+        for name, node in named:
+            kind = node.get("type")
+            if not layout.types or (kind is not None and kind.value in layout.types):
+                yield Server(name, name + where, node, layout.command)
 
 
-def _why_not(server: Member) -> str | None:
-    """Return why a server is not wrapped; None if it is. Raises ConfigError."""
-    value = server.value
-    if not isinstance(value, dict):
-        raise ConfigError(f"server {server.key!r} is {type(value).__name__}, not an object with a command")
-    if "command" not in value:
-        remote = any(key in value for key in ("url", "serverUrl", "httpUrl"))
-        return "it is reached by URL; send it through `interlock up`" if remote else "it has no command"
-    command, arguments = value["command"], value.get("args", [])
-    if not isinstance(command, str) or not command:
-        raise ConfigError(f"server {server.key!r} has a command that is not a string")
-    if not (isinstance(arguments, list) and all(isinstance(argument, str) for argument in arguments)):
-        raise ConfigError(f"server {server.key!r} has args that are not a list of strings")
-    return "it is already wrapped" if _runs_interlock([command, *arguments]) else None
+def _listings(root: Node, path: Sequence[str]) -> Iterator[tuple[str, Node]]:
+    if "*" not in path:
+        yield from (("", node) for node in find(root, path))
+        return
+    star = path.index("*")
+    for above in find(root, path[:star]):
+        for member in above.members or ():
+            yield from ((member.key, node) for node in find(member.node, path[star + 1 :]))
+
+
+def _name(item: Node, number: int) -> str:
+    name = item.get("name")
+    return (name.text() if name is not None else None) or f"server {number}"
+
+
+def _why_not(server: Server) -> str | None:
+    """Return why a server is not wrapped; None if it is. Raises ConfigError for an odd one."""
+    if server.node.members is None:
+        raise ConfigError("it is no object with a command")
+    if not server.node.has(server.command_key):
+        return BY_URL if any(server.node.has(key) for key in URL_KEYS) else "it has no command"
+    if _runs_interlock(server.words()):
+        return WRAPPED
+    if not server.name.isprintable() or len(server.name) > MAX_NAME or server.name in ("", "--"):
+        raise ConfigError("its name cannot be given to `interlock run`")
+    return None
 
 
 def _runs_interlock(words: Sequence[str]) -> bool:
@@ -169,52 +237,109 @@ def _runs_interlock(words: Sequence[str]) -> bool:
     return any(name in ("interlock", "proxy.cli") and following == "run" for name, following in pairwise(names))
 
 
-def _wrapped(value: Any) -> list[str] | None:
-    """Return the command that was wrapped; None if it is not wrapped."""
-    if not isinstance(value, dict):
-        return None
-    command, arguments = value.get("command"), value.get("args")
-    if not isinstance(command, str) or not isinstance(arguments, list) or "--" not in arguments:
-        return None
-    ours, inner = arguments[: arguments.index("--")], arguments[arguments.index("--") + 1 :]
-    if ours[:2] == ["-m", "proxy.cli"]:
-        ours, command = ours[2:], "interlock"
-    is_ours = command.rpartition("/")[2] == "interlock" and ours[:2] == ["run", "--server-name"]
-    return inner if is_ours and inner else None
-
-
-def _edit(text: str, plain: str, server: Member, words: Sequence[str]) -> Iterator[Edit]:
-    """Yield the edits that set a server's command and args to `words`. `plain` is the text without comments."""
-    members = {member.key: member for member in _members(plain, server.start)}
-    command, arguments = members["command"], members.get("args")
-    first, rest = _encode(words[0]), list(words[1:])
-    if arguments is not None:
-        yield command.start, command.end, first
-        yield arguments.start, arguments.end, _encode_list(rest, plain[arguments.start : arguments.end])
-    elif rest:
-        indent = text[: command.key_start][len(text[: command.key_start].rstrip(" \t\r\n")) :]
-        colon = plain[command.key_start : command.start].rpartition(":")[2]
-        yield command.start, command.end, f'{first},{indent}"args":{colon}{_encode_list(rest, "[]")}'
+def _rewrite(text: str, syntax: Syntax, position: int, interlock: Sequence[str] | None) -> str:
+    """Wrap the server at a position; unwrap it if `interlock` is None. Raises ConfigError if that goes wrong."""
+    tree = syntax.parse(text)
+    servers = _servers(tree, syntax)
+    server = servers[position]
+    before = server.words()
+    if interlock is not None:
+        front = [*interlock, "run", "--server-name", server.name, "--"]
+        edits, expected = _wrapping(tree, syntax, server, front), [*front, *before]
     else:
-        yield command.start, command.end, first
+        gone = len(prefix_of(server) or ()) + 4
+        edits, expected = _unwrapping(syntax, server, gone), before[gone:]
+    after = apply(text, edits)
+    if not _differs_only_in(tree, syntax, position, after, expected):
+        raise ConfigError("it cannot be changed without changing something else; change it by hand")
+    return after
 
 
-def _encode(word: str) -> str:
-    return json.dumps(word, ensure_ascii=False)
+def _differs_only_in(tree: Tree, syntax: Syntax, position: int, after: str, expected: list[str]) -> bool:
+    """Check what was written: one server has the command that it should have, and all else is as it was."""
+    try:
+        new = syntax.parse(after)
+        outlines = []
+        for each in (tree, new):
+            server = _servers(each, syntax)[position]
+            outlines.append(outline(each.root, [node for node in (server.command, server.args) if node is not None]))
+        return outlines[0] == outlines[1] and _servers(new, syntax)[position].words() == expected
+    except (ConfigError, IndexError):
+        return False
 
 
-def _encode_list(words: Sequence[str], like: str) -> str:
-    """Encode a list in the layout of another list: on one line, or one line per item."""
-    encoded = [_encode(word) for word in words]
-    lines = re.fullmatch(r"\[(\s*\n[ \t]*)\S.*?(\s*\n[ \t]*)\]", like, re.DOTALL)
-    if lines is None:
-        return f"[{', '.join(encoded)}]"
-    before, after = (space.lstrip(" \t") for space in lines.groups())
-    return f"[{before}{f',{before}'.join(encoded)}{after}]"
+def _wrapping(tree: Tree, syntax: Syntax, server: Server, front: list[str]) -> list[Edit]:
+    command, args = server.command, server.args
+    assert command is not None
+    if command.items is not None:
+        return [_put_first(tree, syntax, command, front)]
+    program = tree.text[command.start : command.end]
+    first: Edit = (command.start, command.end, syntax.encode(front[0]))
+    # The program keeps its spelling, which may have escapes, unless it has none in quotes.
+    spelt = program if program[:1] in ('"', "'") and program.count("\n") == 0 else syntax.encode(command.value)
+    if args is not None:
+        return [first, _put_first(tree, syntax, args, front[1:], spelt)]
+    member = next(each for each in server.node.members or () if each.node is command)
+    key, spelling = tree.text[member.key_start : command.start], server.command_key
+    before, _, behind = key.rpartition(spelling)
+    listed = ", ".join([*map(syntax.encode, front[1:]), spelt])
+    added = f"{_between_members(tree, server.node, member.key_start)}{before}args{behind}[{listed}]"
+    return [(command.start, command.end, first[2] + added)]
 
 
-def _apply(text: str, edits: Sequence[Edit]) -> str:
-    # From the end, so that earlier positions stay valid.
-    for start, end, new in sorted(edits, reverse=True):
-        text = text[:start] + new + text[end:]
-    return text
+def _between_members(tree: Tree, server: Node, key_start: int) -> str:
+    """Return what stands between the members of a server, as the text lays them out."""
+    before = tree.text[:key_start]
+    if server.on_lines:
+        # As many columns: the first member of a YAML list's item stands behind its dash.
+        return _newline(tree) + " " * (key_start - before.rfind("\n") - 1)
+    indent = before[len(before.rstrip(" \t\r\n")) :]
+    return f",{indent}" if "\n" in indent else ", "
+
+
+def _newline(tree: Tree) -> str:
+    return "\r\n" if "\r\n" in tree.text else "\n"
+
+
+def _put_first(tree: Tree, syntax: Syntax, listing: Node, words: Sequence[str], *spelt: str) -> Edit:
+    """Return the edit that puts words at the beginning of a list, in its layout."""
+    assert listing.items is not None
+    encoded = [*map(syntax.encode, words), *spelt]
+    if not listing.items:
+        return listing.start + 1, listing.start + 1, ", ".join(encoded)
+    first = listing.items[0].start
+    separator = _between_items(tree, listing, first)
+    return first, first, separator.join([*encoded, ""])
+
+
+def _between_items(tree: Tree, listing: Node, first: int) -> str:
+    if listing.on_lines:
+        dash = tree.text.rindex("-", 0, first)
+        column = dash - (tree.text.rfind("\n", 0, dash) + 1)
+        return _newline(tree) + " " * column + tree.text[dash:first]
+    gap = tree.plain[listing.start + 1 : first]
+    if "\n" not in gap:
+        return ", "
+    space = gap[gap.rindex("\n") :]
+    return f",\r{space}" if "\r\n" in gap else f",{space}"
+
+
+def _unwrapping(syntax: Syntax, server: Server, gone: int) -> list[Edit]:
+    """Return the edits that remove the first `gone` words of a server's command."""
+    command, args = server.command, server.args
+    assert command is not None
+    if command.items is not None:
+        return [_drop_first(command, gone)]
+    assert args is not None
+    assert args.items is not None
+    # The words before are the command itself and `gone - 1` of the args; the next one is the command again.
+    program = syntax.encode(args.items[gone - 1].value)
+    return [(command.start, command.end, program), _drop_first(args, gone)]
+
+
+def _drop_first(listing: Node, count: int) -> Edit:
+    items = listing.items or []
+    if count < len(items):
+        return items[0].start, items[count].start, ""
+    end = items[-1].end if listing.on_lines else listing.end
+    return listing.start, end, "[]"

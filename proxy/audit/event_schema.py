@@ -41,7 +41,9 @@ class StoredEvent(BaseModel):
     agent: str | None = Field(None, description="Who called.")
     authenticated: bool = Field(False, description="Whether a token proved who called.")
     server: str | None = Field(None, description="The MCP server.")
-    transport: Literal["http", "sse", "websocket", "stdio"] | None = Field(None, description="How it was reached.")
+    transport: Literal["http", "sse", "websocket", "stdio", "hook"] | None = Field(
+        None, description="How it was reached."
+    )
     revision: str | None = Field(None, description="The MCP revision spoken.")
     session: str | None = Field(None, description="The MCP session.")
     jsonrpc_id: str | int | None = Field(None, description="The id of the JSON-RPC request.")

@@ -30,6 +30,7 @@ class Commands(LazyGroup):
         CommandEntry("env", "Print the environment variables that send an agent through the proxy.", AGENT),
         CommandEntry("call", "Call a tool of an MCP server through the proxy, or list the server's tools.", AGENT),
         CommandEntry("run", "Run a stdio MCP server behind the proxy.", LOCAL),
+        CommandEntry("setup", "Put the MCP clients of this machine behind the proxy, or take them out.", LOCAL),
         CommandEntry("wrap", "Change an MCP client's configuration: run its servers behind the proxy.", LOCAL),
         CommandEntry("probe", "Run an MCP server in a sandbox and report what its tools really do.", LOCAL),
         CommandEntry("policy", "Check, test, explain and replay policies.", POLICY),

@@ -19,7 +19,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.tree import Tree
 
-from proxy.commands import replay
+from proxy.commands import decide, replay
 from proxy.commands.audit.query import find_events
 from proxy.commands.options import ConfigFile, StateDir, trail_settings
 from proxy.core.model import Call
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Check, test, explain and replay policies.", no_args_is_help=True)
 app.command("replay", epilog=replay.EPILOG)(replay.replay)
+app.command("decide", epilog=decide.EPILOG)(decide.decide)
 
 PolicyPath = Annotated[
     Path | None, typer.Argument(help="Policy file, or a folder of policy files; default: the shipped policy.")

@@ -83,7 +83,7 @@ class Context:
 
     principal: Principal
     server: str
-    transport: Literal["http", "sse", "websocket", "stdio"] = "http"
+    transport: Literal["http", "sse", "websocket", "stdio", "hook"] = "http"
     revision: str | None = None
     session: str | None = None
     egress: Decision | None = None

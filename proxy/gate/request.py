@@ -75,7 +75,7 @@ log = structlog.get_logger("interlock.gate")
 # Messages that make a server do nothing: the gate does not wait until their events are durable.
 _LISTS = ("tools/list", "prompts/list", "resources/list", "resources/templates/list", "tasks/list")
 # A WebSocket message or a line is no HTTP body, so no server finds another request in it.
-NOT_HTTP = ("websocket", "stdio")
+NOT_HTTP = ("websocket", "stdio", "hook")
 QUIET = frozenset(("initialize", "ping", "server/discover", "logging/setLevel", *_LISTS))
 HOLD = "hold"  # the phase of a call that waits for people by itself
 
