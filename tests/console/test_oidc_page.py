@@ -123,7 +123,7 @@ WRONG_CLAIMS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("claims", WRONG_CLAIMS, ids=str)
+@pytest.mark.parametrize("claims", WRONG_CLAIMS, ids=map(str, range(len(WRONG_CLAIMS))))
 async def test_claims_that_are_not_for_us_now_are_refused(claims: dict[str, Any], desk: Desk, issuer: Issuer) -> None:
     issuer.claims = claims
     refused(desk, await sign_in(desk, issuer))

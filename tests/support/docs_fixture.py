@@ -81,6 +81,8 @@ up*)
 "audit tail"*--follow* | "audit tail"*-f*) timeout --signal=INT 1 {command} "$@" || [ $? = 124 ] ;;
 --install-completion) exec env PYTHONPATH={repository} {python} -m proxy.cli "$@" ;;  # asks its parent for its shell
 "audit prune"*) echo y | real "$@" ;;
+stop*) real "$@" --state-dir "$(mktemp -d)" ;;  # the world's own is needed by later blocks
+"call "*) real "$@" || case $? in 3 | 4) ;; *) exit 1 ;; esac ;;  # 3: refused, 4: the stand-in has no such tool
 doctor*) real "$@" || [ $? = 1 ] ;;  # what it finds is the machine's
 "probe"* | "policy replay"*) real "$@" || [ $? = 3 ] ;;  # 3: it ran, and found something
 *) real "$@" ;;
@@ -218,6 +220,7 @@ PLACEHOLDERS: dict[str, Callable[[World], str]] = {
     "3f9a2c77": lambda world: world.digest,
     "127.0.0.1:8080": lambda world: str(world.proxy.run["listen"]),
     "127.0.0.1:8081": lambda world: str(world.proxy.run["health"]),
+    "http://127.0.0.1:3000/mcp": lambda world: f"{world.server.url}/mcp",
     "https://mcp.example.com/mcp": lambda world: f"{world.server.url}/mcp",
     "postgresql://interlock:PASSWORD@db.example.com/interlock?sslmode=verify-full": lambda world: world.new_database(),
     "postgresql://interlock@db.example.com/interlock": lambda world: world.new_database(),
