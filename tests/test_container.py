@@ -121,7 +121,7 @@ class TestSidecar:
         assert "0001" in running.interlock.shown.read_text()
 
     def test_the_agent_gets_the_certificate_and_never_the_key(self, running: Running) -> None:
-        assert sorted(path.name for path in running.share.iterdir()) == ["bundle.pem", "ca.pem"]
+        assert sorted(path.name for path in running.share.iterdir()) == ["bundle.pem", "ca.pem", "node-proxy.cjs"]
         for path in running.share.iterdir():
             assert path.stat().st_mode & 0o777 == 0o644
             assert "PRIVATE KEY" not in path.read_text()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from proxy.errors import WireError
-from proxy.wire.body import NotMcp, ParsedBody, RefusedBody, SingleMessage, could_be_json, read_lines
+from proxy.wire.body import NotMcp, ParsedBody, RefusedBody, SingleMessage, could_be_json, read_body, read_lines
 from proxy.wire.json_sniff import is_undecided, line_views
 from proxy.wire.jsonrpc import parse_json
 from proxy.wire.lenient_names import has_message_words
@@ -56,7 +56,8 @@ class ClientStream:
         # Without its middle a line cannot be parsed: its words decide.
         if self.is_cut and has_message_words(line.replace(b"\0", b"").decode("utf-8", "replace")):
             return True
-        return not isinstance(read_lines(line), NotMcp)
+        # As a body, too: a message without its end is refused there, since some reader may do without it.
+        return not (isinstance(read_lines(line), NotMcp) and isinstance(read_body(line), NotMcp))
 
     def passed(self, message: bytes) -> None:
         """Note that `message`, which is not MCP by itself, was forwarded."""

@@ -67,7 +67,7 @@ def test_what_is_on_the_hosts_own_loopback_and_its_services_are_not_there(seen: 
 @pytest.mark.parametrize("way", ["address", "address, IPv6", "address, odd port"])
 def test_an_address_that_is_dialled_ends_at_the_proxy(seen: dict[str, str], world: World, way: str) -> None:
     assert seen[way].startswith("heard b'HTTP/1.1 403 Forbidden")
-    host = "2001:db8::9" if "IPv6" in way else "203.0.113.9"
+    host = "[2001:db8::9]" if "IPv6" in way else "203.0.113.9"
     port = 25 if "odd" in way else 443
     refused = [event for event in world.interlock.recorded() if event["server"] == f"{host}:{port}"]
     assert {(event["kind"], event["reason"]) for event in refused} == {("connection_refused", "egress_denied")}
