@@ -48,6 +48,8 @@ class ClientStream:
         if self.speaks_mcp:
             return RefusedBody("not_mcp", "this WebSocket speaks MCP, so each message must be MCP")
         if self.unfinished and self._ends_a_message(message):
+            # What is cut on purpose goes on: without this, the rest would pass and lack only the piece held back here.
+            self.speaks_mcp = True
             return RefusedBody("not_json", "it ends a message that began in another one")
         return reading
 

@@ -23,6 +23,7 @@ from tests.support.timeouts import PATIENCE
 
 type Kind = Literal["denied", "benign"]
 KINDS: tuple[Kind, ...] = ("denied", "benign")
+TRIES = 20
 WORKERS = 32
 SETTLE_LIMIT = PATIENCE
 _MARKER = re.compile(r"il\.[a-z0-9-]+\.(?:denied|benign)\.[a-z0-9-]+\.[a-z]+", re.ASCII)
@@ -168,12 +169,17 @@ def applies(case: Case, route: Route, target: Target) -> bool:
 
 
 def _fire(case: Case, shot: Shot) -> Hit:
-    started = time.monotonic()
-    try:
-        answer = case.fire(shot)
-    except OSError as error:
-        answer = f"{type(error).__name__}: {error}".encode()
-    return Hit(answer, time.monotonic() - started)
+    # Rows whose ids are one number to the proxy (0 and -0) may meet in a session: the later one comes again.
+    for _ in range(TRIES):
+        started = time.monotonic()
+        try:
+            answer = case.fire(shot)
+        except OSError as error:
+            answer = f"{type(error).__name__}: {error}".encode()
+        hit = Hit(answer, time.monotonic() - started)
+        if b"(id_in_use)" not in answer:
+            break
+    return hit
 
 
 @contextlib.contextmanager

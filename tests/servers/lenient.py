@@ -135,11 +135,15 @@ class Lenient:
             message += payload if first & 0x0F < 8 else b""
             everything += payload if first & 0x0F < 8 else b""
             self.run(payload, [])
-            self.run(everything, [])  # as a bridge to one pipe would
+            # A piece of a message is not answered: a client that has an answer hangs up, and the rest is not read.
+            is_whole = not payload or everything.endswith((b"}", b"]", b"\n"))
+            if is_whole:
+                self.run(everything, [])  # as a bridge to one pipe would
             if first & 0x80:
                 answer = self.run(message, []) if message != payload else b'{"ok":true}'
+            if first & 0x80 and (is_whole or first & 0x0F != 1):
                 writer.write(bytes([0x81, len(answer)]) + answer if len(answer) < 126 else b"\x81\x02{}")
-                message = b""
+            message = b"" if first & 0x80 else message
 
     async def _http2(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, line: bytes) -> None:
         peer = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False, validate_inbound_headers=False))

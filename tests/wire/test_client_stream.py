@@ -111,3 +111,12 @@ def test_a_whole_message_passes_after_what_begins_none(first: bytes):
     stream = ClientStream()
     assert send(stream, first)
     assert not isinstance(stream.judge(read_body(CALL), CALL), RefusedBody)
+
+
+@pytest.mark.parametrize("cut", [1, 3, 9, 60])
+def test_nothing_more_passes_after_a_piece_of_a_call_was_held_back(cut: int):
+    stream, call = ClientStream(), b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"danger"}}'
+    sent = [send(stream, call[at : at + cut]) for at in range(0, len(call), cut)]
+    held = sent.index(False)
+    # Of one whole piece that is refused by itself, nothing has reached the server that could go on.
+    assert not any(sent[held:]) or held == 0
