@@ -61,12 +61,16 @@ function show() {
   });
   list.replaceChildren(...items);
   if (!items.length) return close();
+  place();
+  list.hidden = false;
+  choose(0);
+}
+
+function place() {
   const lines = text.value.slice(0, text.selectionStart).split("\n");
   const height = parseFloat(getComputedStyle(text).lineHeight);
   list.style.top = `${lines.length * height - text.scrollTop + 12}px`;
   list.style.left = `min(${Math.max(0, lines.at(-1).length - fit.typed.length)}ch, 100% - 240px)`;
-  list.hidden = false;
-  choose(0);
 }
 
 function insert(at) {
@@ -90,7 +94,8 @@ text.addEventListener("input", (event) => {
   if (event.inputType) suggest(false);
 });
 text.addEventListener("blur", close);
-text.addEventListener("scroll", close);
+// A word typed at the end scrolls the text, after the list was shown: it moves along, and stays open.
+text.addEventListener("scroll", () => list.hidden || place());
 text.addEventListener("keydown", (event) => {
   if (event.key === " " && event.ctrlKey) {
     event.preventDefault();
