@@ -16,8 +16,8 @@ import structlog
 from addons import flow_state as flows
 from addons.sse_rewriter import EventStream
 from proxy.core.model import Answer, Context, Denial, Forward, Held, InFlightCall, JsonObject, Reject
-from proxy.gate.request import carry_out
 from proxy.gate.router import ResponseRouter
+from proxy.gate.verdict_carrier import carry_out
 from proxy.wire.body import READ_AT_ONCE, is_call_in_query
 from proxy.wire.content_coding import codings, decode_body, inflater
 from proxy.wire.jsonrpc import serialise

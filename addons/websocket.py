@@ -11,8 +11,8 @@ import structlog
 from addons import flow_state as flows
 from proxy.core.model import Forward
 from proxy.gate.outbound_scan import last_words
-from proxy.gate.request import carry_out
 from proxy.gate.router import ResponseRouter
+from proxy.gate.verdict_carrier import carry_out
 from proxy.wire.jsonrpc import serialise
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ import hypothesis
 import pytest
 import structlog
 
+from proxy.system import log_setup
 from tests.support import ca_trust
 from tests.support.harness import Certificates, make_certificates
 
@@ -50,8 +51,9 @@ ca_trust.share()
 
 
 @pytest.fixture(autouse=True)
-def plain_logs() -> None:
-    """Log lines without rich's tracebacks, which take a second each."""
+def plain_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Log lines without rich's tracebacks, which take a second each; no logger keeps another test's configuration."""
+    monkeypatch.setattr(log_setup, "KEEP_LOGGERS", False)
     structlog.reset_defaults()
     structlog.configure(
         processors=[

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import structlog
 from uuid_utils import uuid7
@@ -25,20 +25,15 @@ from proxy.core.model import (
     Forward,
     Held,
     InFlightCall,
-    Json,
     Kind,
     Message,
     Outcome,
-    Pass,
-    Redaction,
-    Reject,
     ToolCall,
     Verdict,
 )
 from proxy.errors import AuditUnavailableError, PhaseError, StoreUnavailableError, WireError
-from proxy.gate.event_recorder import RECORDED
+from proxy.gate.argument_masking import ArgumentMasking
 from proxy.gate.hold import without_our_answers
-from proxy.gate.opaque_values import FROM_CLIENT, restore
 from proxy.gate.refusal import CallState, carried_why, egress_reason, egress_why, refused_verdict, sentence
 from proxy.gate.server_messages import ServerMessages, refused_response
 from proxy.twophase.listing import PHASE_SUFFIXES
@@ -80,25 +75,6 @@ QUIET = frozenset(("initialize", "ping", "server/discover", "logging/setLevel", 
 HOLD = "hold"  # the phase of a call that waits for people by itself
 
 
-class VerdictCarrier(Protocol):
-    """What one transport does with one message of a client's, once the gate has decided on it."""
-
-    async def forward(self, verdict: Forward) -> None:
-        """Send the canonical form to the server, and have its response routed to the call."""
-
-    async def answer(self, verdict: Answer) -> None:
-        """Send the replies to the client; the server gets nothing."""
-
-    async def reject(self, verdict: Reject) -> None:
-        """Refuse a message that cannot be answered by its id; the server gets nothing."""
-
-    async def let_pass(self) -> None:
-        """Handle what is not MCP as this transport does."""
-
-    async def hold(self, verdict: Held) -> None:
-        """Wait for people to decide on the call, and carry out the verdict that comes of it."""
-
-
 class RequestGate:
     """Decides on what clients send. `end_call` is called with the oldest calls where too many are under way."""
 
@@ -110,14 +86,13 @@ class RequestGate:
         end_call: Callable[[InFlightCall, str], None],
     ) -> None:
         self._policy = parts.policy
-        self._redactor = parts.redactor
+        self._masking = ArgumentMasking(parts)
         self._recorder = parts.recorder
         self._in_flight = parts.in_flight
         self._threads = parts.threads
         self._timer = parts.timer
         self._catalog = parts.catalog
         self._two_phase = parts.two_phase
-        self._issued = parts.issued
         self._key = parts.seal_key
         self._messages = ServerMessages(parts)
         self._endpoints = parts.endpoints
@@ -362,7 +337,7 @@ class RequestGate:
         """Decide on a call and mask its arguments; return why it is refused, if it is, and what would be forwarded."""
         if (refusal := self._judge(state)) is not None:
             return refusal, message
-        masked = self._redact(message, state)
+        masked = self._masking.mask(message, state)
         return (("secret_found", "") if state.blocked_by is not None else None), masked
 
     def _judge(self, state: CallState) -> tuple[str, str] | None:
@@ -397,47 +372,6 @@ class RequestGate:
         params = state.message.params if state.message is not None else {}
         return refused_response(policy, call, params) if "inputResponses" in params else None
 
-    def _redact(self, message: Message, state: CallState) -> Message:
-        """Mask the arguments as the decision says; note in `state` what was found."""
-        assert state.decision is not None
-        redactions = [redaction for redaction in state.decision.redactions if "arguments" in redaction.on]
-        if self._is_clean(message, state, redactions):
-            return message
-        for redaction in redactions:
-            part = "params" if message.kind is not Kind.RESPONSE else "result" if "result" in message.value else "error"
-            masked, found = self._mask_part(message.value.get(part), redaction, state)
-            state.findings += found
-            if not found or redaction.action == "report":
-                continue
-            fit = redaction.action == "mask" and all(finding.maskable for finding in found)
-            changed = _with_part(message, part, masked) if fit else message
-            # A mask may make arguments that the tool's schema does not take.
-            if fit and self._catalog is not None and state.call is not None:
-                fit = not self._catalog.breaks(state.call, "inputSchema", message.params, changed.params)
-            if fit:
-                message = changed
-            else:
-                state.blocked_by = state.blocked_by or redaction.rule
-        return message
-
-    def _mask_part(self, value: Json, redaction: Redaction, state: CallState) -> tuple[Json, tuple[Finding, ...]]:
-        masked, found = self._redactor.mask(value, redaction.detectors, redaction.suppressions)
-        if not found:
-            return masked, found
-        return restore(value, masked, found, FROM_CLIENT, lambda text: self._issued.is_issued(state.context, text))
-
-    def _is_clean(self, message: Message, state: CallState, redactions: list[Redaction]) -> bool:
-        """Scan once for all that would be masked, be it to forward or to record; most messages have none of it."""
-        if message.kind is Kind.RESPONSE or state.call is None:
-            return False
-        # One scan for the rule's detectors and the record's together is half the work of two. It may say False in
-        # doubt, never True: the loop in `_redact` then finds out, detector by detector.
-        detectors = (*RECORDED, *[name for redaction in redactions for name in redaction.detectors])
-        if not self._redactor.is_clean(message.value.get("params", {}), state.call.arguments, detectors):
-            return False
-        state.clean = state.call.arguments
-        return True
-
     async def _refuse(self, state: CallState, reason: str, why: str = "") -> Verdict:
         denial = state.denial(reason, why)
         try:
@@ -464,24 +398,6 @@ class RequestGate:
         return await self._threads.run(verdict.size, serialise, verdict.message.value)
 
 
-async def carry_out(verdict: Verdict, carrier: VerdictCarrier) -> None:
-    """Do as the verdict says. Raises TypeError for anything that is no verdict: nothing is forwarded then."""
-    match verdict:
-        case Forward():
-            await carrier.forward(verdict)
-        case Answer():
-            await carrier.answer(verdict)
-        case Reject():
-            await carrier.reject(verdict)
-        case Pass():
-            await carrier.let_pass()
-        case Held():
-            await carrier.hold(verdict)
-        case _:
-            # A gate that returns something else is broken. Each transport refuses on an exception, so raise.
-            raise TypeError(f"unknown verdict {verdict!r}")
-
-
 def as_call(message: Message, context: Context, called: ToolCall | None = None) -> Call:
     """Return what policy decides on; `called` is the tool call that the message makes, where that was parsed."""
     method, server, agent = message.method or "", context.server, context.principal.agent
@@ -490,13 +406,3 @@ def as_call(message: Message, context: Context, called: ToolCall | None = None) 
     if message.kind is Kind.RESPONSE:
         return Call("response", server, agent, None, message.value)
     return Call(method, server, agent, None, message.params)
-
-
-def _with_part(message: Message, part: str, masked: Json) -> Message:
-    """Return `message` with a masked part. Raises where it is no longer a call of the same tool."""
-    changed = Message(message.kind, {**message.value, part: masked}, message.method, message.id)
-    before, after = parse_tool_call(message), parse_tool_call(changed)
-    if not isinstance(masked, dict) or (before and before.tool) != (after and after.tool):
-        raise ValueError("masking changed what is called")
-    serialise(masked)  # raises where the mask made something that has no JSON form, while the call can be refused
-    return changed

@@ -29,8 +29,8 @@ from proxy.core.model import (
 )
 from proxy.errors import WireError
 from proxy.gate.refusal import sendable, withheld
-from proxy.gate.request import carry_out
 from proxy.gate.router import ResponseRouter, SharedStream, tools_changed
+from proxy.gate.verdict_carrier import carry_out
 from proxy.wire import refusal_messages
 from proxy.wire.jsonrpc import parse_json, parse_message, reencode
 from proxy.wire.stdio_lines import BLANK, TooLong, as_line, edge_id

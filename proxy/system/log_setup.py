@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from structlog.typing import Processor
 
 NOISY = ("mitmproxy", "asyncio", "hpack", "uvicorn")
+# A logger keeps the first configuration that it writes with. A process has one; tests have many and switch this off.
+KEEP_LOGGERS = True
 _WORKER: dict[str, int] = {}
 _AS_JSON_DOES = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
 
@@ -67,7 +69,7 @@ def configure(level: str = "info", log_format: str = "auto") -> None:
         processors=[_stamp, final],
         logger_factory=_Lines,
         wrapper_class=_bound_logger(level.upper(), as_json=as_json),
-        cache_logger_on_first_use=True,
+        cache_logger_on_first_use=KEEP_LOGGERS,
     )
 
 

@@ -11,7 +11,8 @@ import pytest
 
 from proxy.core.model import Answer, Call, Decision, Kind, Message, Outcome, Pass, Reject
 from proxy.errors import AuditUnavailableError, WireError
-from proxy.gate import request as gate_module
+from proxy.gate import argument_masking
+from proxy.gate import request as request_module
 from proxy.gate.request import as_call
 from tests.support.gate_fixture import ALLOW, BOOM, CONTEXT, DENY, MASK, World, call, denial_of, only_reply
 
@@ -183,9 +184,10 @@ async def test_a_failure_in_any_step_refuses(
     step: str, decision: Decision, error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = World(decision)
-    if hasattr(gate_module, step):
-        monkeypatch.setattr(gate_module, step, raiser(error))
-    else:
+    modules = [module for module in (request_module, argument_masking) if hasattr(module, step)]
+    for module in modules:
+        monkeypatch.setattr(module, step, raiser(error))
+    if not modules:
         world.fail[step] = error
     verdict = await world.inspect(call(arguments={"a": "secret"}), [("Mcp-Method", "tools/call")])
     assert isinstance(verdict, Reject if step == "read_body" else Answer)
@@ -266,76 +268,6 @@ async def test_a_decision_of_an_unknown_kind_refuses(decision: Any) -> None:
 async def test_a_two_phase_tool_called_directly_is_refused() -> None:
     decision = Decision(Outcome.TWO_PHASE, "two_phase", rule="pay", message="Payments")
     assert denial_of(only_reply(await World(decision).inspect(call())))["reason"] == "two_phase_required"
-
-
-async def test_secrets_are_masked_before_they_leave_and_before_they_are_recorded() -> None:
-    world = World(replace(ALLOW, redactions=(MASK,)))
-    verdict = await world.forward(call(arguments={"a": ["secret"]}))
-    assert verdict.message.params["arguments"] == {"a": ["***"]}
-    assert b"secret" not in await world.gate.requests.encode(verdict)
-    assert world.events[0].arguments == {"a": ["***"]}
-    assert [finding.detector for finding in world.events[0].redactions] == ["secrets.test"]
-
-
-async def test_what_only_the_record_masks_is_told_apart() -> None:
-    world = World(ALLOW)
-    verdict = await world.forward(call(arguments={"a": ["secret"]}))
-    assert verdict.message.params["arguments"] == {"a": ["secret"]}
-    (found,) = world.events[0].redactions
-    assert (found.path, found.record_only) == ("arguments.$", True)
-    reporting = World(replace(ALLOW, redactions=(replace(MASK, action="report"),)))
-    await reporting.forward(call(arguments={"a": ["secret"]}))
-    assert [found.record_only for found in reporting.events[0].redactions] == [False]
-
-
-async def test_secrets_are_never_recorded_even_where_no_rule_asks() -> None:
-    world = World()
-    verdict = await world.forward(call(arguments={"a": "secret"}))
-    assert verdict.message.params["arguments"] == {"a": "secret"}
-    assert world.events[0].arguments == {"a": "***"}
-
-
-@pytest.mark.parametrize("on", ["arguments", "result"])
-async def test_a_redaction_looks_only_where_it_says(on: str) -> None:
-    world = World(replace(ALLOW, redactions=(replace(MASK, on=frozenset({on})),)))
-    verdict = await world.forward(call(arguments={"a": "secret"}))
-    observed = world.gate.responses.observe(verdict.in_flight, {"id": 7, "result": {"b": "secret"}}, b"raw")
-    assert verdict.message.params["arguments"]["a"] == ("***" if on == "arguments" else "secret")
-    assert observed["result"]["b"] == ("***" if on == "result" else "secret")
-
-
-async def test_a_secret_that_may_not_pass_refuses_the_call_in_the_name_of_its_rule() -> None:
-    world = World(replace(ALLOW, redactions=(replace(MASK, action="deny"),)))
-    reply = only_reply(await world.inspect(call(arguments={"a": "secret"})))
-    assert (denial_of(reply)["reason"], denial_of(reply)["rule"]) == ("secret_found", "scrub")
-    assert (world.events[0].reason, world.events[0].rule) == ("secret_found", "scrub")
-    assert "secret" not in json.dumps(world.events[0].arguments)
-
-
-async def test_a_report_changes_nothing_and_notes_what_was_found() -> None:
-    world = World(replace(ALLOW, redactions=(replace(MASK, action="report"),)))
-    verdict = await world.forward(call(arguments={"a": "secret"}))
-    response = {"jsonrpc": "2.0", "id": 7, "result": {"b": "secret"}}
-    assert verdict.message.value == call(arguments={"a": "secret"})
-    assert world.gate.responses.observe(verdict.in_flight, response, b"raw") is response
-    assert [len(event.redactions) for event in world.events] == [1, 1]
-
-
-@pytest.mark.parametrize(
-    "mask_as",
-    [
-        lambda _: None,
-        lambda _: [],
-        lambda value: {**value, "name": "other"} if "name" in value else value,
-        lambda value: {**value, "arguments": "***"} if "name" in value else value,
-        lambda value: {**value, "x": "\ud800"} if "name" in value else value,
-        lambda value: {**value, "x": float("nan")} if "name" in value else value,
-    ],
-    ids=["nothing", "a list", "another tool", "other arguments", "half a character", "not a number"],
-)
-async def test_masking_that_breaks_the_message_refuses_it(mask_as: Any) -> None:
-    world = World(replace(ALLOW, redactions=(MASK,)), mask_as=mask_as)
-    assert denial_of(only_reply(await world.inspect(call())))["reason"] == "internal_error"
 
 
 def test_what_policy_decides_on_is_the_tool_or_the_method_with_its_parameters():

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from proxy.core.model import Answer, Call, Denial, Forward, InFlightCall, Kind, Message, Pass, Reject
-from proxy.gate.request import carry_out
+from proxy.gate.verdict_carrier import carry_out
 from tests.support.gate_fixture import ALLOW, CONTEXT
 
 MESSAGE = Message(Kind.REQUEST, {}, "ping", 1)
