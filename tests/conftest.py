@@ -11,7 +11,7 @@ import pytest
 import structlog
 
 from proxy.system import log_setup
-from tests.support import ca_trust
+from tests.support import ca_trust, compile_once
 from tests.support.harness import Certificates, make_certificates
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 hypothesis.settings.register_profile("house", deadline=None, max_examples=40)
 hypothesis.settings.load_profile("house")
 ca_trust.share()
+compile_once.share()
 
 
 @pytest.fixture(autouse=True)

@@ -188,6 +188,7 @@ def main() -> None:
         importlib.import_module("proxy.redact").builtin()  # a large file, read once
         for entry in importlib.import_module("proxy.commands.command_tree").Commands.entries:
             importlib.import_module(f"proxy.commands.{entry.name}")
+        importlib.import_module("proxy.policy.rules").PolicyFile.model_rebuild()
     for module in PRELOADED[kind]:
         importlib.import_module(module)
     threads = len(list(Path("/proc/self/task").iterdir()))
