@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tests.support.postgres import Postgres
 
 TESTS = Path(__file__).resolve().parent
+# By measured time, but browsers apart from each other: two of them take all of a small machine.
 LONGEST = (
     "test_shell_blocks.py",
     "bypass/test_bypass.py",
@@ -27,11 +28,10 @@ LONGEST = (
     "test_container.py",
     "acceptance/test_python_sdk.py",
     "console/test_in_browser.py",
-    "console/test_pages_in_browser.py",
-    "console/test_approvals_in_browser.py",
     "acceptance/test_tasks.py",
     "acceptance/test_typescript_clients.py",
     "commands/test_call.py",
+    "console/test_pages_in_browser.py",
     "daemon/test_stalls.py",
     "trace/test_live.py",
     "test_examples.py",
@@ -39,6 +39,7 @@ LONGEST = (
     "acceptance/test_stdio.py",
     "wire/test_body_work.py",
     "console/test_oidc_page.py",
+    "console/test_approvals_in_browser.py",
     "commands/test_decide.py",
     "faults/test_faults.py",
     "daemon/test_refusals_recorded.py",
