@@ -11,30 +11,45 @@ import pytest
 import structlog
 
 from proxy.system import log_setup
-from tests.support import ca_trust
+from tests.support import ca_trust, compile_once
 from tests.support.harness import Certificates, make_certificates
 
 if TYPE_CHECKING:
     from tests.support.postgres import Postgres
 
 TESTS = Path(__file__).resolve().parent
+# By measured time, but browsers apart from each other: two of them take all of a small machine.
 LONGEST = (
+    "test_shell_blocks.py",
     "bypass/test_bypass.py",
-    "acceptance/test_python_sdk.py",
-    "console/test_in_browser.py",
     "daemon/test_pins.py",
     "probe/test_probe.py",
     "stdio/test_runner.py",
+    "test_container.py",
+    "acceptance/test_python_sdk.py",
+    "console/test_in_browser.py",
+    "acceptance/test_tasks.py",
     "acceptance/test_typescript_clients.py",
+    "commands/test_call.py",
+    "console/test_pages_in_browser.py",
     "daemon/test_stalls.py",
+    "trace/test_live.py",
+    "test_examples.py",
+    "daemon/test_limits.py",
+    "acceptance/test_stdio.py",
     "wire/test_body_work.py",
-    "commands/test_probe.py",
+    "console/test_oidc_page.py",
+    "console/test_approvals_in_browser.py",
+    "commands/test_decide.py",
+    "faults/test_faults.py",
+    "daemon/test_refusals_recorded.py",
+    "confine/test_launch.py",
     "daemon/test_two_phase.py",
     "bypass/test_stdio.py",
-    "acceptance/test_stdio.py",
-    "faults/test_faults.py",
+    "commands/test_probe.py",
+    "test_walk_script.py",
     "test_wheel.py",
-    "test_examples.py",
+    "test_bench.py",
 )
 
 
@@ -48,6 +63,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 hypothesis.settings.register_profile("house", deadline=None, max_examples=40)
 hypothesis.settings.load_profile("house")
 ca_trust.share()
+compile_once.share()
 
 
 @pytest.fixture(autouse=True)

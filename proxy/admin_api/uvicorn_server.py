@@ -1,4 +1,4 @@
-"""uvicorn for the admin API. Large, so imported at the first connection."""
+"""uvicorn for the admin API, and for the console. Large, so imported at the first connection."""
 
 from __future__ import annotations
 
@@ -14,16 +14,19 @@ if TYPE_CHECKING:
     import asyncio
     from contextlib import AbstractContextManager
 
+    from starlette.types import ASGIApp
+
     from proxy.admin_api.auth import OperatorAuth
     from proxy.twophase.review import ProposalReview
 
 MAX_CONNECTIONS: Final = 32
 CONNECTION_SECONDS: Final = 30.0
+KEEP_ALIVE_SECONDS: Final = 5
 STOP_SECONDS: Final = 2
 
 
 class _Server(uvicorn.Server):
-    # uvicorn would take SIGTERM for itself, and the worker would not drain.
+    # uvicorn would take SIGTERM for itself, so that a worker would not drain, and raise it again once it has stopped.
     def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
         return contextlib.nullcontext()
 
@@ -40,16 +43,30 @@ class _Brief(H11Protocol):
 
 
 def make_server(review: ProposalReview, auth: OperatorAuth) -> uvicorn.Server:
-    config = uvicorn.Config(
+    return bounded_server(
         make_app(review, auth),
-        http=_Brief,
+        _Brief,
+        connections=MAX_CONNECTIONS,
+        keep_alive=KEEP_ALIVE_SECONDS,
+        stop_within=STOP_SECONDS,
+    )
+
+
+def bounded_server(
+    app: ASGIApp, protocol: type[H11Protocol], *, connections: int, keep_alive: int, stop_within: int
+) -> uvicorn.Server:
+    """Return a server of HTTP/1.1 alone that leaves signals and logs to its process."""
+    config = uvicorn.Config(
+        app,
+        http=protocol,
         ws="none",
         lifespan="off",
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=MAX_CONNECTIONS,
-        timeout_graceful_shutdown=STOP_SECONDS,
+        limit_concurrency=connections,
+        timeout_keep_alive=keep_alive,
+        timeout_graceful_shutdown=stop_within,
     )
     return _Server(config)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -63,13 +64,18 @@ class RuleRow:
     hits: int
 
 
+@functools.cache
+def _completions() -> dict[str, Any]:
+    return completion_table(PolicyFile.model_json_schema(by_alias=True))
+
+
 class PolicyPage:
     nav: NavEntry | None = NavEntry("/policy", "Policy", "p")
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._turn = asyncio.Lock()
-        self._schema = completion_table(PolicyFile.model_json_schema(by_alias=True))
+        self._schema = _completions()
 
     def routes(self) -> list[Route]:
         return [

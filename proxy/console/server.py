@@ -9,10 +9,10 @@ import time
 from typing import TYPE_CHECKING, Final
 
 import structlog
-import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from proxy.admin_api.auth import ListenerName
+from proxy.admin_api.uvicorn_server import bounded_server
 from proxy.audit.live_tail import LiveTail
 from proxy.audit.local_log_files import RunLog
 from proxy.audit.pipeline import AuditPipeline
@@ -37,7 +37,8 @@ from proxy.twophase.review import ProposalReview
 
 if TYPE_CHECKING:
     import socket
-    from contextlib import AbstractContextManager
+
+    import uvicorn
 
     from proxy.config import Settings
     from proxy.core.interfaces import EventSink
@@ -47,13 +48,8 @@ log = structlog.get_logger("interlock.console")
 
 MAX_CONNECTIONS: Final = 512
 CONNECTION_SECONDS: Final = 30.0
+KEEP_ALIVE_SECONDS: Final = 30
 STOP_SECONDS: Final = 1
-
-
-class _Server(uvicorn.Server):
-    # uvicorn would raise the signal again after it has stopped, and the process would not end well.
-    def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
-        return contextlib.nullcontext()
 
 
 class _Bounded(H11Protocol):
@@ -91,7 +87,7 @@ async def _serve(
         console, assets = build(
             settings, listener.getsockname()[1], policy, sink, closing, owns_localhost=owns_localhost
         )
-        server = _Server(_config(ConsoleApp(console, assets)))
+        server = make_server(ConsoleApp(console, assets))
         loop = asyncio.get_running_loop()
 
         def stop() -> None:
@@ -155,17 +151,7 @@ def _oidc(settings: Settings) -> OidcClient | None:
     return OidcClient(found, settings.console_url or "") if found is not None else None
 
 
-def _config(app: ConsoleApp) -> uvicorn.Config:
-    return uvicorn.Config(
-        app,
-        http=_Bounded,
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        limit_concurrency=MAX_CONNECTIONS,
-        timeout_keep_alive=30,
-        timeout_graceful_shutdown=STOP_SECONDS,
+def make_server(app: ConsoleApp) -> uvicorn.Server:
+    return bounded_server(
+        app, _Bounded, connections=MAX_CONNECTIONS, keep_alive=KEEP_ALIVE_SECONDS, stop_within=STOP_SECONDS
     )

@@ -11,6 +11,7 @@ import datetime as dt
 import ipaddress
 import json
 import os
+import select
 import socket
 import ssl
 import struct
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 NAMES = ipaddress.ip_network("11.64.0.0/10")
 HEAD_BYTES = 16 << 10
 QUIET_SECONDS = 0.5
+POLL_SECONDS = 0.005
 FIRST_BYTES_SECONDS = 3.0
 TLS_HANDSHAKE = 0x16
 # All TCP is redirected to this port where nft is installed. Without it the common ports are served, and what is
@@ -147,6 +149,9 @@ class SinkServers:
         self._datagrams = [_bind(family, socket.SOCK_DGRAM, 53) for family in _WITH_ADDRESS]
         self._listeners = [_bind(each, socket.SOCK_STREAM, port) for port in (53, *ports) for each in _WITH_ADDRESS]
         self._unix = [_bind_unix(path) for path in unix_paths]
+        # Held while something is taken from a socket until it counts as open, so that `finish` sees it on either side.
+        self._taking = threading.Lock()
+        self._open = 0
 
     def serve(self) -> None:
         for datagram in filter(None, self._datagrams):
@@ -154,13 +159,25 @@ class SinkServers:
         for listener in filter(None, (*self._listeners, *self._unix)):
             _start(self._accept, listener)
 
+    def finish(self, limit: float) -> None:
+        """Wait until all that has arrived is noted: what a server sends last arrives when it has ended already."""
+        deadline = time.monotonic() + limit
+        while self._is_busy() and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
+
+    def _is_busy(self) -> bool:
+        channels = list(filter(None, (*self._datagrams, *self._listeners, *self._unix)))
+        with self._taking:
+            return self._open > 0 or bool(select.select(channels, [], [], 0)[0])
+
     def _answer_names(self, datagram: socket.socket) -> None:
         while True:
-            query, control, _, client = datagram.recvmsg(4096, 256)
-            answer = self._resolve(query)
-            if answer is not None:
-                with contextlib.suppress(OSError):
-                    datagram.sendmsg([answer], _reply_from(control), 0, client)
+            select.select([datagram], [], [])
+            with self._taking, contextlib.suppress(OSError):
+                query, control, _, client = datagram.recvmsg(4096, 256, socket.MSG_DONTWAIT)
+                answer = self._resolve(query)
+                if answer is not None:
+                    datagram.sendmsg([answer], _reply_from(control), socket.MSG_DONTWAIT, client)
 
     def _resolve(self, query: bytes) -> bytes | None:
         try:
@@ -173,11 +190,32 @@ class SinkServers:
         return dns.make_answer(query, end, address if kind == dns.A else None)
 
     def _accept(self, listener: socket.socket) -> None:
+        listener.setblocking(False)
         while True:
-            connection, _ = listener.accept()
-            _start(self._take, connection)
+            select.select([listener], [], [])
+            if not self._accept_one(listener):
+                time.sleep(POLL_SECONDS)
+
+    def _accept_one(self, listener: socket.socket) -> bool:
+        """Serve the next connection in a thread of its own; False where there are no descriptors or threads left."""
+        with self._taking:
+            try:
+                connection, _ = listener.accept()
+                connection.setblocking(True)
+                _start(self._take, connection)
+            except (OSError, RuntimeError):
+                return False
+            self._open += 1
+            return True
 
     def _take(self, connection: socket.socket) -> None:
+        try:
+            self._serve(connection)
+        finally:
+            with self._taking:
+                self._open -= 1
+
+    def _serve(self, connection: socket.socket) -> None:
         with connection, contextlib.suppress(OSError):
             if connection.family == socket.AF_UNIX:
                 self._notes.note("unix", path=str(connection.getsockname()), head=_read_head(connection))

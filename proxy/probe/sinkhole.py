@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 # Exit code where there can be no sinkhole; the reason is in the file `problem`.
 IMPOSSIBLE = 97
 LINGER_SECONDS = 1.0
+# Reached only where a process that outlived the server keeps a connection open, or on a machine with much else to do.
+LAST_NOTES_SECONDS = 3.0
 DOCKER_SOCKETS = ("/run/docker.sock", "/var/run/docker.sock")
 BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
 BOOT = "import sys; sys.path.insert(0, sys.argv[1]); from proxy.probe.sinkhole import main; main(sys.argv[2])"
@@ -119,7 +121,9 @@ def _run(sinkhole: Sinkhole) -> int:
         os.close(stream)
     sinks.serve()
     notes.note("ready")
-    return _wait(child)
+    code = _wait(child)
+    sinks.finish(LAST_NOTES_SECONDS)
+    return code
 
 
 def hidden_places(sinkhole: Sinkhole) -> tuple[OverMount, ...]:

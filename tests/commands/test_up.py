@@ -62,7 +62,8 @@ def test_a_broken_audit_log_stops_the_start(run_process: Run, tmp_path: Path) ->
     log = tmp_path / "state" / "log" / "events.db"
     log.parent.mkdir(parents=True)
     log.write_bytes(b"garbage " * 500)
-    assert "events.db cannot be opened" in complaint(run_process("up", "--listen", "127.0.0.1:0"))
+    free = [f"--{name}=127.0.0.1:0" for name in ("listen", "health-listen", "console-listen")]
+    assert "events.db cannot be opened" in complaint(run_process("up", *free))
 
 
 def test_a_running_proxy_says_what_to_export(capsys: pytest.CaptureFixture[str]) -> None:

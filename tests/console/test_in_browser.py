@@ -57,25 +57,29 @@ def test_a_link_logs_in_once_and_leaves_no_secret_in_the_address(browser: Browse
         expect(tab.page.get_by_role("alert")).to_contain_text("was used or is too old")
 
 
-def test_a_live_call_appears_within_a_second_and_its_end_follows(tab: Tab, world: World) -> None:
-    follow(tab)
-    # In the browser itself: the time from the call's decision to the line on the screen.
+def delay(tab: Tab, world: World, tool: str) -> float:
+    """Make a call; return the milliseconds from its decision to its line on the screen, as the browser sees them."""
     tab.page.evaluate(
-        """() => {
+        """(tool) => {
           window.seen = new Promise((resolve) => new MutationObserver((changes) => {
             for (const change of changes) for (const row of change.addedNodes)
-              if (row.querySelector?.(".tool")?.textContent === "just_now")
+              if (row.querySelector?.(".tool")?.textContent === tool)
                 resolve(Date.now() - Date.parse(row.querySelector("time").getAttribute("datetime")));
           }).observe(document.querySelector("#rows"), {childList: true}));
-        }"""
+        }""",
+        tool,
     )
-    waits = []
-    for _ in range(3):
-        world.call("just_now", {})
-        waits.append(tab.page.evaluate("window.seen"))
-    # The least of three: a machine with much else to do may be late once.
-    assert min(waits) < 1000
-    row = tab.page.locator("tr", has_text="just_now").first
+    world.call(tool, {})
+    return float(tab.page.evaluate("window.seen"))
+
+
+def test_a_live_call_appears_within_a_second_and_its_end_follows(tab: Tab, world: World) -> None:
+    follow(tab)
+    # A machine with much else to do may be late now and then; what waits for a timer is late every time.
+    tools = (f"just_now_{number}" for number in range(10))
+    prompt = next((tool for tool in tools if delay(tab, world, tool) < 1000), None)
+    assert prompt is not None
+    row = tab.page.locator("tr", has_text=prompt).first
     expect(row.locator(".ending")).to_have_text("done")
     expect(row.locator(".chip")).to_have_text("allowed")
 
@@ -175,6 +179,7 @@ def test_a_call_opens_as_a_timeline_and_becomes_a_rule(tab: Tab, world: World) -
     refused = world.call("read_file", {"path": "/srv/app/../../etc/shadow"})
     page = tab.page
     page.goto(f"{world.interlock.console_url}/calls?tool=read_file&decision=deny")
+    expect(page.locator(f"#rows tr:first-child a[href$='{world.audit_id(refused)}']").first).to_be_visible()
     page.keyboard.press("j")
     page.keyboard.press("Enter")
     page.wait_for_url(f"**/calls/{world.audit_id(refused)}")

@@ -123,7 +123,7 @@ async def test_a_request_that_is_never_finished_is_closed_and_a_stream_is_not(
     monkeypatch.setattr(server, "CONNECTION_SECONDS", 0.05)
     await desk.log_in()
     name, value = next(iter(desk.http.cookies.items()))
-    serving = server._Server(server._config(desk.app))
+    serving = server.make_server(desk.app)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         task = asyncio.create_task(serving.serve([listener]))
         address = listener.getsockname()

@@ -22,7 +22,7 @@ NASTY = {
     "objects": b"[" + b"{}," * (SIZE // 3 - 1) + b"{}]",
     "overlong": b"{" + b"\xc0\xaf" * (SIZE // 2),
     "blanks": b'{x"' + b" " * SIZE,
-    "values": b"[" + b'{"method":"tools-call "},' * 500_000 + b"1]",
+    "values": b"[" + b'{"method":"tools-call "},' * 250_000 + b"1]",
 }
 
 

@@ -1,22 +1,20 @@
 """The adversarial tables of tests/cases, each value against its rule."""
 
-from pathlib import Path
-
 import pytest
-from ruamel.yaml import YAML
 
 from proxy.core.model import Call
 from proxy.policy.decide import CompiledPolicy
 from proxy.policy.rules import PolicyFile
+from tests.support import case_tables
 
-TABLES = sorted(Path(__file__).parent.parent.glob("cases/*.yaml"))
+TABLES = case_tables.names()
 RULE_FIELDS = {"id", "action", "when"}
 
 
 def groups():
     for table in TABLES:
-        for group in YAML(typ="safe").load(table.read_text()):
-            yield pytest.param(table.stem, group, id=f"{table.stem}:{group['id']}")
+        for group in case_tables.table(table):
+            yield pytest.param(table, group, id=f"{table}:{group['id']}")
 
 
 def compile_group(group):
@@ -46,8 +44,8 @@ def test_every_case_gets_its_reason(table, group):
 def test_the_tables_hold_at_least_150_cases_for_each_kind_of_rule_that_can_be_fooled():
     counts = {}
     for table in TABLES:
-        for group in YAML(typ="safe").load(table.read_text()):
-            counts[table.stem] = counts.get(table.stem, 0) + sum(1 for _ in cases(table.stem, group))
+        for group in case_tables.table(table):
+            counts[table] = counts.get(table, 0) + sum(1 for _ in cases(table, group))
     assert counts["paths"] >= 150
     assert counts["hosts"] >= 150
     assert counts["commands"] >= 150

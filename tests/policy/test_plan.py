@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ruamel.yaml import YAML
 
 from proxy.core.model import Call, Outcome
 from proxy.policy import decide as decide_module
@@ -18,9 +17,10 @@ from proxy.policy.load import compile_sources, load_policy, load_sources
 from proxy.policy.operators import OPERATORS
 from proxy.policy.rule_index import INDEXES
 from proxy.policy.rules import PolicyFile
+from tests.support import case_tables
 
 ROOT = Path(__file__).parent.parent.parent
-TABLES = {path.stem: YAML(typ="safe").load(path.read_text()) for path in sorted(ROOT.glob("tests/cases/*.yaml"))}
+TABLES = {name: case_tables.table(name) for name in case_tables.names()}
 
 
 def compile_rules(rules, default="allow"):

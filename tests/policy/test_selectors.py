@@ -1,10 +1,8 @@
 """Values by what they are, whatever their arguments are called, and the shipped policy by them."""
 
 import json
-from pathlib import Path
 
 import pytest
-from ruamel.yaml import YAML
 
 from proxy.core.model import Call, Outcome
 from proxy.policy import selectors
@@ -13,9 +11,10 @@ from proxy.policy.load import load_policy
 from proxy.policy.rules import PolicyFile
 from proxy.policy.selectors import SELECTORS
 from proxy.system.package_data import policies_dir
+from tests.support import case_tables
 
 SHIPPED = load_policy(policies_dir() / "default.yaml")
-HONEST = YAML(typ="safe").load((Path(__file__).parent.parent / "cases/calls/honest.yaml").read_text())
+HONEST = case_tables.table("calls/honest")
 
 
 def words(*lines):

@@ -5,15 +5,14 @@ import contextlib
 import itertools
 import sqlite3
 import time
-from pathlib import Path
 
 import asyncpg
 import pytest
-from ruamel.yaml import YAML
 
 from proxy.policy.sql_statements import MAX_SQL, read_sql
+from tests.support import case_tables
 
-TABLES = YAML(typ="safe").load((Path(__file__).parent.parent / "cases/sql.yaml").read_text())
+TABLES = case_tables.table("sql")
 
 
 @pytest.mark.parametrize(

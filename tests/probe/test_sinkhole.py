@@ -77,6 +77,21 @@ print(json.dumps(said))
 """
 
 
+LAST_WORDS = r"""
+import os, socket
+sent = []
+def send(family, kind, address, data):
+    sent.append(client := socket.socket(family, kind))
+    client.connect(address)
+    client.send(data)
+send(socket.AF_UNIX, socket.SOCK_STREAM, "/run/docker.sock", b"last of unix")
+send(socket.AF_INET, socket.SOCK_STREAM, ("203.0.113.9", 443), b"last of tcp")
+send(socket.AF_INET, socket.SOCK_DGRAM, ("8.8.8.8", 53), b"\0\7\1\0\0\1\0\0\0\0\0\0\4last\2ex\0\0\1\0\1")
+os.write(1, b"{}")
+os._exit(0)
+"""
+
+
 @dataclass
 class Result:
     said: dict[str, Any]
@@ -91,13 +106,13 @@ class Result:
         ]
 
 
-async def run_inside(folder: Path, state: Path, *words: str, wrap: tuple[str, ...] = ()) -> Result:
+async def run_inside(folder: Path, state: Path, *words: str, script: str = INSIDE) -> Result:
     home, run = make_home(folder / "home"), folder / "run"
     run.mkdir()
     sinkhole = Sinkhole(
         str(run),
         str(home.folder),
-        (sys.executable, "-I", "-c", INSIDE, *words, str(state)),
+        (sys.executable, "-I", "-c", script, *words, str(state)),
         environment(home.folder, run, {}, os.environ["PATH"]),
         str(folder),
         str(Path.home()),
@@ -155,6 +170,15 @@ def test_what_is_sent_to_any_address_and_port_is_noted(result: Result, address: 
 def test_the_sockets_of_docker_and_of_the_ssh_agent_are_sinks(result: Result) -> None:
     heads = {Path(note["path"]).name: base64.b64decode(note["head"]) for note in result.noted("unix")}
     assert heads == {"docker.sock": b"GET /containers", "agent.sock": b"keys?"}
+
+
+@pytest.mark.parametrize("run", range(3))
+def test_what_a_server_sends_with_its_last_breath_is_noted(tmp_path: Path, run: int) -> None:
+    (tmp_path / "state").mkdir()
+    result = asyncio.run(run_inside(tmp_path, tmp_path / "state", script=LAST_WORDS))
+    assert [base64.b64decode(note["head"]) for note in result.noted("unix")] == [b"last of unix"]
+    assert [base64.b64decode(note["head"]) for note in result.noted("tcp")] == [b"last of tcp"]
+    assert result.noted("dns", name="last.ex")
 
 
 def test_nothing_outside_can_be_reached(result: Result) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import json
 import random
@@ -46,7 +47,8 @@ class Sample:
         return json.loads(self.text) if self.is_json else self.text
 
 
-def load() -> list[Sample]:
+@functools.cache
+def load() -> tuple[Sample, ...]:
     """Return every sample of every file."""
     samples = []
     for file in sorted(FOLDER.glob("*.yaml")):
@@ -57,7 +59,7 @@ def load() -> list[Sample]:
                     Sample(entry["detector"], expand(text, f"{entry['detector']}{number}"), positive, is_json)
                     for number, text in enumerate(entry[label])
                 )
-    return samples
+    return tuple(samples)
 
 
 def expand(template: str, seed: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,11 @@ def constants(tree: ast.AST) -> set[str]:
 
 def loaded(tree: ast.Module) -> set[str]:
     """Return the files whose statements a module loads."""
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "Queries"]
+    calls = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Queries"
+    ]
     return set[str]().union(*map(constants, calls))
 
 
@@ -64,14 +69,23 @@ def taken(tree: ast.Module) -> set[str]:
     """Return the names that a module takes: `SQL["name"]` or `sql.compose("name", ...)`."""
     found: set[str] = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.Subscript) and ast.unparse(node.value).endswith(("SQL", ".sql")):
+        if isinstance(node, ast.Subscript) and is_statements(node.value):
             found |= constants(node.slice)
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("SQL.compose", ".sql.compose")):
-            found |= constants(node.args[0])
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "compose":
+            found |= constants(node.args[0]) if is_statements(node.func.value) else set()
     return found
 
 
-TREES = {file: ast.parse(file.read_text()) for file in sorted((ROOT / "proxy").rglob("*.py"))}
+def is_statements(node: ast.expr) -> bool:
+    """Whether an expression ends in `SQL` or `.sql`."""
+    if isinstance(node, ast.Attribute):
+        return node.attr == "sql" or node.attr.endswith("SQL")
+    return isinstance(node, ast.Name) and node.id.endswith("SQL")
+
+
+SOURCES = {file: file.read_text() for file in sorted((ROOT / "proxy").rglob("*.py"))}
+# A module without any of these words neither loads a statement nor takes one.
+TREES = {file: ast.parse(text) for file, text in SOURCES.items() if re.search("Queries|SQL|[.]sql", text)}
 # This class takes its statements from the file of whichever database it is extended for.
 SHARED = TREES[ROOT / "proxy/audit/event_store.py"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import functools
 import hashlib
 import html
 import json
@@ -19,6 +20,12 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 from joserfc import jwk, jwt
 
 CLIENT, SECRET = "interlock", "s3cret:+ /x"
+
+
+@functools.cache
+def usual_key() -> jwk.RSAKey:
+    """Return the key of every issuer that nobody gives another one: making one takes a tenth of a second."""
+    return new_key()
 
 
 def new_key() -> jwk.RSAKey:
@@ -40,7 +47,7 @@ class Issuer:
     """`claims` change what a right token says; `make_token`, how it is made; `down` are paths that fail."""
 
     url: str = ""
-    key: jwk.RSAKey = field(default_factory=new_key)
+    key: jwk.RSAKey = field(default_factory=usual_key)
     claims: dict[str, Any] = field(default_factory=dict)
     document: dict[str, Any] = field(default_factory=dict)
     make_token: Callable[[dict[str, Any]], str] | None = None

@@ -11,10 +11,10 @@ from proxy.wire import body as body_module
 from proxy.wire.body import MAX_PARTS, NotMcp, ParsedBody, RefusedBody, SingleMessage, read_body, read_lines
 from proxy.wire.content_coding import MAX_BROKEN, MAX_OVERLONG
 
-SIZE = 1 << 23
+SIZE = 1 << 22
 CALL = json.dumps({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "danger"}}).encode()
-# Each of these took from two to eight seconds when it was read value by value, or by going back.
-GENEROUS = 4.0
+# Each of these took from one to four seconds when it was read value by value, or by going back.
+GENEROUS = 2.0
 
 NASTY: dict[str, bytes] = {
     "objects": b"[" + b"{}," * (SIZE // 3) + b"{}]",

@@ -1,0 +1,32 @@
+"""One compilation of the detectors, and one parsing of a policy's text, for all tests of a process.
+
+Hyperscan takes half a second for the detectors, ruamel a fifth for the shipped policy, and a test's new state folder
+keeps neither. A compiled database does not change, and whoever scans has scratch space of his own (`PatternSet`);
+parsed nodes are only read. Processes that tests start do all of it themselves.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+from proxy.policy import yaml_file
+from proxy.redact import hyperscan_db
+
+compile_anew = hyperscan_db.compile_all
+
+
+@functools.cache
+def _compiled(expressions: tuple[str, ...], every_match: bool) -> Any:
+    return compile_anew(expressions, every_match)
+
+
+def _shared(expressions: Sequence[str], every_match: bool = False) -> Any:
+    return _compiled(tuple(expressions), every_match)
+
+
+def share() -> None:
+    """Let sets of the same expressions have the same database, and equal texts the same nodes."""
+    hyperscan_db.compile_all = _shared
+    yaml_file.parse_yaml = functools.lru_cache(maxsize=64)(yaml_file.parse_yaml)
