@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
+from proxy.store.pin_files import PinFiles
 from tests.commands.conftest import Run
+from tests.support.harness import interlock_cli, start_interlock
 from tests.support.trail_fixture import sign, write
 
 
@@ -34,3 +37,23 @@ def test_settings_that_cannot_be_read_are_a_finding(run: Run) -> None:
     assert (done.returncode, rows[0]["check"], rows[0]["state"]) == (1, "settings", "fail")
     assert any(row.get("check") == "python" for row in rows)
     assert "hunter2" not in done.stdout + done.stderr
+
+
+def test_a_running_proxy_gets_a_call_and_each_runtime_a_try(tmp_path: Path) -> None:
+    path = tmp_path / "bin"
+    path.mkdir()
+    (path / "curl").symlink_to(shutil.which("curl") or "")
+    with start_interlock(tmp_path) as proxy:
+        words = ["doctor", "--json", "--state-dir", str(proxy.state_dir)]
+        done = interlock_cli(*words, env={"PATH": str(path)})
+        rows = {row.get("check"): row for row in map(json.loads, done.stdout.splitlines())}
+        assert rows["runtime curl"]["said"] == "goes through the proxy", done.stdout + done.stderr
+        assert rows["mcp call"]["state"] == "ok", rows["mcp call"]
+        assert done.stderr == ""
+        (call, *_) = [call for call in proxy.recorded() if call.get("tool") == "interlock_doctor"]
+        assert call["call_id"] in rows["mcp call"]["said"]
+        assert PinFiles(proxy.state_dir).servers() == []
+        quick = interlock_cli(*words, "--quick", env={"PATH": str(path)})
+        assert not [row for row in map(json.loads, quick.stdout.splitlines()) if "runtime" in row.get("check", "")]
+        refused = interlock_cli(*words, env={"PATH": str(path), "INTERLOCK_AGENT_AUTH": "required"})
+        assert "not tried: callers need an agent's token" in refused.stdout
