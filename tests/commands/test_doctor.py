@@ -11,13 +11,16 @@ from tests.commands.conftest import Run
 from tests.support.harness import interlock_cli, start_interlock
 from tests.support.trail_fixture import sign, write
 
+# Any port: the machine's usual ones may be somebody else's.
+FREE = {f"INTERLOCK_{name}": "127.0.0.1:0" for name in ("LISTEN", "HEALTH_LISTEN", "CONSOLE_LISTEN")}
+
 
 def test_each_thing_has_its_line_and_the_exit_code_says_whether_all_is_well(run: Run, tmp_path: Path) -> None:
     state = tmp_path / "state"
     write(state, [1])
     sign(state)
     before = {str(path): path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
-    done = run("doctor", "--json", INTERLOCK_LISTEN="127.0.0.1:0", HTTPS_PROXY="", https_proxy="")
+    done = run("doctor", "--json", **FREE, HTTPS_PROXY="", https_proxy="")
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert done.returncode == 0, done.stdout
     states = {row["check"]: row["state"] for row in rows if row["kind"] == "check"}
