@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PIP = ("-m", "pip", "--disable-pip-version-check", "--no-input", "install", "--progress-bar", "off", "--no-deps")
 _PINNED = re.compile(r"^[A-Za-z0-9][\w.-]*==", re.MULTILINE)
-_COLLECTING = re.compile(r"^(?:Collecting|Requirement already satisfied:|Processing) +([\w.-]+)")
+_COLLECTING = re.compile(r"^(?:Collecting|Requirement already satisfied:|Processing) +(?:\S*/)?([\w.-]+)")
 _UNPACKING = "Installing collected packages"
 WORDS_AT_FAILURE = 15
 
@@ -41,7 +41,7 @@ def progress(lines: Iterable[str], total: int) -> Iterator[str]:
         if found := _COLLECTING.match(line):
             at += 1
             yield f"  {at} of {max(total, at)}: {found[1]}"
-        elif line.startswith(_UNPACKING):
+        elif at and line.startswith(_UNPACKING):
             yield f"  unpacking {at}"
 
 
