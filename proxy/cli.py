@@ -10,6 +10,7 @@ from typing import NoReturn
 from proxy.commands.run_flags import DecideFlags, RunFlags, parse_decide_flags, parse_run_flags
 from proxy.errors import InterlockError
 from proxy.system import gc_tuning
+from proxy.system.needs_linux import why_not_here
 
 EXIT_ERROR = 1
 EXIT_BLOCK = 2
@@ -43,6 +44,8 @@ def main() -> None:
 def _call(words: list[str]) -> None:
     # MCP clients start a dozen of `interlock run`, and a hook for each call of their own tools, and wait: the plain
     # forms of these do without typer's imports.
+    if (problem := why_not_here(words)) is not None:
+        raise InterlockError(problem)
     if words[:1] == ["run"] and (run := parse_run_flags(words[1:])):
         sys.exit(_run_server(run))
     if words[:2] == ["policy", "decide"] and (decide := parse_decide_flags(words[2:])):
