@@ -15,6 +15,7 @@ ELSEWHERE = """
 import os, signal, sys, sysconfig
 sysconfig.get_config_vars()  # of the platform that this really is
 sys.platform = "darwin"
+os.process_cpu_count = os.cpu_count
 for name in ("sched_getaffinity", "pidfd_open", "pipe2", "unshare"):
     vars(os).pop(name, None)
 for name in ("sigwaitinfo", "pidfd_send_signal"):
