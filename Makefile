@@ -157,7 +157,7 @@ clean: ## remove what the targets made
 
 # .run holds the product alone; .dev what its tests need as well, with the same versions of what both hold.
 # What is installed, and how far it is, is said by the script.
-INSTALL = @python=$$(scripts/find-python) && $$python scripts/install.py
+INSTALL = @echo "Interlock: looking for Python 3.12 or newer"; python=$$(scripts/find-python) && $$python scripts/install.py
 
 $(VENV)/.run: requirements.lock pyproject.toml
 	$(INSTALL) requirements.lock

@@ -77,9 +77,10 @@ def test_what_pip_refuses_ends_it_with_pips_last_words(
     assert not (tmp_path / "target" / "little.py").exists()
 
 
-def test_make_says_what_it_does_first(tmp_path: Path) -> None:
+def test_make_says_what_it_does_first() -> None:
     shown = subprocess.run(
         ["make", "--dry-run", "--always-make", "run"], cwd=REPOSITORY, capture_output=True, text=True, check=True
     ).stdout
+    assert shown.startswith('echo "Interlock: looking for Python')
     assert "scripts/install.py requirements.lock" in shown
     assert "requirements-dev" not in shown
