@@ -8,8 +8,10 @@ that it can say so.
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 EXIT_ERROR = 1
 EXIT_BLOCK = 2
@@ -19,14 +21,35 @@ MARK = "Interlock: a transparent HTTP/MCP interception proxy"
 
 def main() -> None:
     """Run the command line, or say why it cannot be."""
+    is_hook = sys.argv[1:3] == ["policy", "decide"]
     problem = shadowed()
     if problem is not None:
         sys.stderr.write(f"error: {problem}\n")
         # A client's hook blocks a call on this exit code alone.
-        sys.exit(EXIT_BLOCK if sys.argv[1:3] == ["policy", "decide"] else EXIT_ERROR)
+        sys.exit(EXIT_BLOCK if is_hook else EXIT_ERROR)
+    if is_hook:
+        _answer_hook()
     from proxy.cli import main as run  # noqa: PLC0415  only what was checked is imported
 
     run()
+
+
+def _answer_hook() -> NoReturn:
+    """Run the command line for one call of a client's own tools, which waits for it."""
+    # pydantic would read the metadata of every distribution to look for plugins.
+    os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
+    code: object = EXIT_BLOCK
+    try:
+        from proxy.cli import main as run  # noqa: PLC0415
+
+        run()
+    except SystemExit as ended:
+        code = ended.code
+    except Exception as error:  # noqa: BLE001  the one boundary: clients let a call pass on any other exit code than this
+        sys.stderr.write(f"Interlock cannot decide on this call, so it is blocked: {error}\n")
+    sys.stderr.flush()
+    # All is written by now. To take the modules down one by one would be a twentieth of the whole.
+    os._exit(EXIT_BLOCK if code else 0)
 
 
 def shadowed() -> str | None:

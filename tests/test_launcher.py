@@ -1,7 +1,11 @@
-"""The `interlock` command says so where another distribution's package `proxy` is in the way."""
+"""The `interlock` command says so where another distribution's package `proxy` is in the way.
+
+tests/test_wheel.py starts it where none is.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -21,8 +25,8 @@ def site(tmp_path: Path) -> Path:
     """A folder of packages with Interlock in it, as far as a start looks."""
     folder = tmp_path / "site"
     shutil.copytree(REPOSITORY / "mcp_interlock", folder / "mcp_interlock")
-    for name in ("proxy", "addons"):
-        shutil.copytree(REPOSITORY / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "static"))
+    (folder / "proxy").mkdir()
+    shutil.copy(REPOSITORY / "proxy" / "__init__.py", folder / "proxy")
     return folder
 
 
@@ -41,12 +45,6 @@ def interlock(*words: str, path: list[Path]) -> subprocess.CompletedProcess[str]
     return subprocess.run(
         [sys.executable, "-P", "-c", START, *words], capture_output=True, text=True, env=env, check=False, timeout=60
     )
-
-
-def test_interlocks_own_package_starts(site: Path) -> None:
-    done = interlock("--help", path=[site])
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "See, stop and record" in done.stdout
 
 
 def test_another_one_in_the_same_place_is_named_with_its_path_and_the_way_out(site: Path) -> None:
@@ -84,6 +82,30 @@ def test_what_another_ones_removal_left_is_not_complete(site: Path) -> None:
 def test_a_hook_blocks(site: Path) -> None:
     distribution(site)
     assert interlock("policy", "decide", "--stdin", path=[site]).returncode == 2
+
+
+@pytest.mark.parametrize(("path", "code", "decision"), [("/etc/shadow", 2, "deny"), ("notes.txt", 0, "allow")])
+def test_a_hook_says_all_and_ends_with_its_code(path: str, code: int, decision: str, tmp_path: Path) -> None:
+    call = json.dumps({"tool": "read_file", "arguments": {"path": path}})
+    words = [sys.executable, "-c", START, "policy", "decide", "--stdin", "--state-dir", str(tmp_path / "state")]
+    done = subprocess.run(words, input=call, capture_output=True, text=True, check=False, timeout=60, cwd=REPOSITORY)
+    assert (done.returncode, json.loads(done.stdout)["decision"]) == (code, decision)
+
+
+def test_a_hook_that_cannot_read_the_call_blocks(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", START, "policy", "decide", "--stdin", "--state-dir", str(tmp_path / "state")]
+    done = subprocess.run(words, input="[", capture_output=True, text=True, check=False, timeout=60, cwd=REPOSITORY)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "so it is blocked" in done.stderr
+
+
+@pytest.mark.parametrize("missing", ["proxy.cli", "proxy.errors", "proxy.commands.command_tree"])
+def test_a_hook_of_half_an_installation_blocks(missing: str) -> None:
+    script = f"import sys; sys.modules[{missing!r}] = None; {START}"
+    # Not in the plain form, which needs no command tree.
+    words = [sys.executable, "-c", script, "policy", "decide", "--format", "plain", "--stdin"]
+    done = subprocess.run(words, input="{}", capture_output=True, text=True, check=False, timeout=60, cwd=REPOSITORY)
+    assert (done.returncode, done.stdout) == (2, "")
 
 
 def test_this_one_is_ours() -> None:
