@@ -12,6 +12,7 @@ COPY requirements.lock ./
 RUN pip --python /opt/interlock install --no-deps --require-hashes --only-binary=:all: -r requirements.lock
 # The product changes more often than what it is built on.
 COPY pyproject.toml README.md LICENSE ./
+COPY mcp_interlock ./mcp_interlock
 COPY proxy ./proxy
 COPY addons ./addons
 COPY policies ./policies

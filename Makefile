@@ -7,7 +7,6 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Four on two processors: much of a test is waiting, for a process to start or to end.
 PROCESSES ?= 4
-PIP := $(BIN)/pip --quiet --disable-pip-version-check
 NODE := tests/node/node_modules/.installed
 
 # Hundreds of processes read the bytecode that the first of them writes.
@@ -110,20 +109,22 @@ bench-parts: $(VENV)/.dev ## what single parts cost: policy, redaction, delays, 
 	@for part in policy redact delay two_phase audit events trace; do echo "== $$part"; $(BIN)/python -m bench.$$part $(ARGS) || exit 1; done
 
 .PHONY: demo
-demo: $(VENV)/.dev system-packages ## a tour in under a minute: allowed, denied, redacted, two-phase, watched, looked at, recorded
+demo: $(VENV)/.run ## a tour in under a minute: allowed, denied, redacted, two-phase, watched, looked at, recorded
+	@scripts/system-packages strace
 	@$(BIN)/python examples/demo/run.py $(ARGS)
 
 .PHONY: tour
-tour: $(VENV)/.dev system-packages ## the demo, and then the console stays open with an agent at work behind it
+tour: $(VENV)/.run ## the demo, and then the console stays open with an agent at work behind it
+	@scripts/system-packages strace
 	@$(BIN)/python examples/demo/run.py --console
 
 .PHONY: demo-picture
-demo-picture: $(VENV)/.dev system-packages ## run the tour and draw docs/demo.svg
+demo-picture: $(VENV)/.run ## run the tour and draw docs/demo.svg
 	$(BIN)/python examples/demo/run.py --picture docs/demo.svg
 
 .PHONY: example
-example: $(VENV)/.dev ## ten prompts for ten tools of mixed risk, two-phase where the policy says so
-	$(BIN)/python examples/two_phase/run.py
+example: $(VENV)/.run ## ten prompts for ten tools of mixed risk, two-phase where the policy says so
+	@$(BIN)/python examples/two_phase/run.py
 
 .PHONY: docs
 docs: $(VENV)/.dev ## build the documentation as a site into site/, without the network
@@ -156,18 +157,16 @@ system-packages:
 clean: ## remove what the targets made
 	rm -rf $(VENV) dist build site tests/node/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-$(BIN)/python:
-	@python=$$(scripts/find-python) && $$python -m venv $(VENV)
-
 # .run holds the product alone; .dev what its tests need as well, with the same versions of what both hold.
-$(VENV)/.run: requirements.lock pyproject.toml | $(BIN)/python
-	$(PIP) install --no-deps --require-hashes -r requirements.lock
-	$(PIP) install --no-deps --no-build-isolation --editable .
+# What is installed, and how far it is, is said by the script.
+INSTALL = @echo "Interlock: looking for Python 3.12 or newer"; python=$$(scripts/find-python) && $$python scripts/install.py
+
+$(VENV)/.run: requirements.lock pyproject.toml
+	$(INSTALL) requirements.lock
 	@touch $@
 
-$(VENV)/.dev: requirements-dev.lock pyproject.toml | $(BIN)/python
-	$(PIP) install --no-deps --require-hashes -r requirements-dev.lock
-	$(PIP) install --no-deps --no-build-isolation --editable .
+$(VENV)/.dev: requirements-dev.lock pyproject.toml
+	$(INSTALL) requirements-dev.lock
 	@touch $@ $(VENV)/.run
 
 $(NODE): tests/node/package.json

@@ -7,11 +7,13 @@ import signal
 import sys
 from typing import NoReturn
 
-from proxy.commands.run_flags import parse_run_flags
+from proxy.commands.run_flags import DecideFlags, RunFlags, parse_decide_flags, parse_run_flags
 from proxy.errors import InterlockError
 from proxy.system import gc_tuning
+from proxy.system.needs_linux import why_not_here
 
 EXIT_ERROR = 1
+EXIT_BLOCK = 2
 
 
 def main() -> None:
@@ -40,18 +42,36 @@ def main() -> None:
 
 
 def _call(words: list[str]) -> None:
-    # MCP clients start a dozen of `interlock run`, and wait: its plain form does without typer's imports.
-    flags = parse_run_flags(words[1:]) if words[:1] == ["run"] else None
-    if flags is None:
-        from proxy.commands.command_tree import app  # noqa: PLC0415
+    # MCP clients start a dozen of `interlock run`, and a hook for each call of their own tools, and wait: the plain
+    # forms of these do without typer's imports.
+    if (problem := why_not_here(words)) is not None:
+        raise InterlockError(problem)
+    if words[:1] == ["run"] and (run := parse_run_flags(words[1:])):
+        sys.exit(_run_server(run))
+    if words[:2] == ["policy", "decide"] and (decide := parse_decide_flags(words[2:])):
+        sys.exit(_answer_hook(decide))
+    from proxy.commands.command_tree import app  # noqa: PLC0415
 
-        app(prog_name="interlock")
-    else:
-        gc_tuning.pause_collection()
-        from proxy.runtime.stdio_run import run_server  # noqa: PLC0415
+    app(prog_name="interlock")
 
-        gc_tuning.freeze()
-        sys.exit(run_server(flags))
+
+def _run_server(flags: RunFlags) -> int:
+    gc_tuning.pause_collection()
+    from proxy.runtime.stdio_run import run_server  # noqa: PLC0415
+
+    gc_tuning.freeze()
+    return run_server(flags)
+
+
+def _answer_hook(flags: DecideFlags) -> int:
+    gc_tuning.pause_collection()  # to the end: the process lives for one call
+    try:
+        from proxy.runtime.hook_decision import answer_hook  # noqa: PLC0415
+    # Half an installation, or one that is being replaced: clients block on this exit code alone.
+    except Exception as error:  # noqa: BLE001
+        sys.stderr.write(f"Interlock cannot decide on this call, so it is blocked: {error}\n")
+        return EXIT_BLOCK
+    return answer_hook(flags)
 
 
 def _complain(message: str) -> NoReturn:

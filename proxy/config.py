@@ -6,6 +6,7 @@ import difflib
 import os
 import re
 import shlex
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -44,6 +45,11 @@ _LISTEN = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^:\[\]]+):(?P<port>\d{1,5})"
 _REVERSE = re.compile(r"reverse:https?://(\[[0-9a-fA-F:.]+\]|[^/:\s]+)(:\d{1,5})?/?")
 _CONSOLE_URL = re.compile(r"https?://(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(:\d{1,5})?/?")
 _BASE_URL = re.compile(r"https?://(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(:\d{1,5})?(/[A-Za-z0-9._~%/-]*)?")
+
+
+def _processors() -> int:
+    # macOS has no affinity of processes.
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 def _listen(value: str) -> str:
@@ -140,7 +146,7 @@ class Settings(BaseModel):
         None, description="TCP address of the admin API, in addition to its unix socket."
     )
     workers: int = Field(
-        default_factory=lambda: min(4, len(os.sched_getaffinity(0))),
+        default_factory=lambda: min(4, _processors()),
         ge=1,
         le=MAX_WORKERS,
         description="Number of worker processes.",

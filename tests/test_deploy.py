@@ -81,6 +81,7 @@ class TestDockerfile:
             "pyproject.toml",
             "README.md",
             "LICENSE",
+            "mcp_interlock",
             "proxy",
             "addons",
             "policies",

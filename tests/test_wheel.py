@@ -1,4 +1,4 @@
-"""The wheel, in an empty virtual environment, runs: policies and SQL are inside."""
+"""The wheel, installed as the README says, runs: policies and SQL are inside."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ WEB = {".html", ".css", ".js", ".svg"}
 UV = Path(sys.executable).with_name("uv")
 
 
-def run(*command: str | Path, cwd: Path) -> str:
-    done = subprocess.run([*map(str, command)], cwd=cwd, capture_output=True, text=True, timeout=110, check=False)
+def run(*command: str | Path, cwd: Path, env: dict[str, str] | None = None) -> str:
+    done = subprocess.run(
+        [*map(str, command)], cwd=cwd, env=env, capture_output=True, text=True, timeout=110, check=False
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -37,18 +39,20 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("venv")
-    run(UV, "venv", "--quiet", "--python", sys.executable, folder / "venv", cwd=folder)
-    install = [UV, "pip", "install", "--quiet", "--no-deps", "--python", folder / "venv/bin/python"]
-    run(*install, "--require-hashes", "-r", REPOSITORY / "requirements.lock", cwd=folder)
-    run(*install, wheel, cwd=folder)
-    return folder / "venv/bin"
+    """The folder of its command, installed by `uv tool install`."""
+    folder = tmp_path_factory.mktemp("tools")
+    locked = ["--python", sys.executable, "--constraints", REPOSITORY / "requirements.lock"]
+    places = {"UV_TOOL_DIR": str(folder), "UV_TOOL_BIN_DIR": str(folder / "bin")}
+    run(UV, "tool", "install", "--quiet", *locked, wheel, cwd=folder, env={**os.environ, **places})
+    return folder / "bin"
 
 
 def test_the_wheel_holds_the_packages_the_policies_and_the_sql(wheel: Path):
     names = zipfile.ZipFile(wheel).namelist()
     for expected in (
+        "mcp_interlock/__init__.py",
         "proxy/cli.py",
+        "proxy/agent/node_proxy.cjs",
         "addons/mcp.py",
         "proxy/_data/policies/default.yaml",
         "proxy/_data/sql/log.sql",
@@ -62,6 +66,12 @@ def test_the_wheel_holds_the_packages_the_policies_and_the_sql(wheel: Path):
         *(f"proxy/console/{file.relative_to(CONSOLE)}" for file in CONSOLE.rglob("*.*") if file.suffix in WEB),
     ):
         assert expected in names
+    # Whatever is beside the code in the repository is beside it in the wheel.
+    for top in ("mcp_interlock", "proxy", "addons"):
+        kept = run("git", "ls-files", top, cwd=REPOSITORY).split()
+        assert set(kept) <= set(names)
+    for top in ("policies", "sql"):
+        assert {f"proxy/_data/{name}" for name in run("git", "ls-files", top, cwd=REPOSITORY).split()} <= set(names)
     assert "proxy/console/static/console.css" in names
     assert not [name for name in names if name.startswith("tests/")]
 
@@ -69,6 +79,19 @@ def test_the_wheel_holds_the_packages_the_policies_and_the_sql(wheel: Path):
 def test_its_command_tests_the_policy_that_came_with_it(installed: Path, tmp_path: Path):
     assert run(installed / "interlock", "--version", cwd=tmp_path).startswith("interlock 0.")
     assert "tests passed" in run(installed / "interlock", "policy", "test", cwd=tmp_path)
+
+
+def test_pip_installs_it_beside_what_it_needs(wheel: Path, installed: Path, tmp_path: Path):
+    """As pipx does in an environment of its own; what pip would fetch is that of `installed`."""
+    tool = installed.parent / "mcp-interlock" / "bin" / "python"
+    needed = run(tool, "-c", "import orjson; print(orjson.__path__[0])", cwd=tmp_path).strip()
+    target = tmp_path / "target"
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--target", target]
+    run(*pip, "--disable-pip-version-check", wheel, cwd=tmp_path)
+    places = {"PYTHONPATH": f"{target}{os.pathsep}{Path(needed).parent}"}
+    for flag in ("--version", "--help"):
+        said = run(target / "bin" / "interlock", flag, cwd=tmp_path, env={**os.environ, **places})
+        assert "interlock" in said
 
 
 def test_its_proxy_starts_and_stops(installed: Path, tmp_path: Path):

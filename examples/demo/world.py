@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import json
 import os
 import socket
@@ -13,7 +14,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import trustme
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parent.parent
@@ -120,13 +123,22 @@ def made_up_token() -> str:
 
 
 def _make_certificates(folder: Path) -> tuple[Path, Path, Path]:
-    authority = trustme.CA()
-    leaf = authority.issue_cert("localhost")
-    ca, cert, key = folder / "server-ca.pem", folder / "server.pem", folder / "server.key"
-    authority.cert_pem.write_to_path(str(ca))
-    leaf.cert_chain_pems[0].write_to_path(str(cert))
-    leaf.private_key_pem.write_to_path(str(key))
-    return ca, cert, key
+    """Make a certificate for localhost that signs itself; return the files of its CA, itself, and its key."""
+    key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name.from_rfc4514_string("CN=localhost")
+    now = dt.datetime.now(dt.UTC)
+    made = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+    made = made.not_valid_before(now - dt.timedelta(hours=1)).not_valid_after(now + dt.timedelta(days=1))
+    made = made.add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+    made = made.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+    pem = made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+    ca, cert, key_file = folder / "server-ca.pem", folder / "server.pem", folder / "server.key"
+    for file in (ca, cert):
+        file.write_bytes(pem)
+    key_file.touch(0o600)
+    key_file.write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    return ca, cert, key_file
 
 
 def _free_address(port: int) -> str:

@@ -109,7 +109,7 @@ def wait_for_proxy(state_dir: Path) -> str:
 
 async def follow(url: str, state_dir: Path, log: Path) -> bool:
     """Act on every prompt, print what became of each, and say whether all went as expected."""
-    table = Table("prompt", "tool", "became", "why", "expected")
+    table = Table("prompt", "tool", "became", "why", box=None, pad_edge=False)
     good = True
     async with (
         httpx2.AsyncClient(trust_env=False, timeout=30) as http,
@@ -119,13 +119,18 @@ async def follow(url: str, state_dir: Path, log: Path) -> bool:
         for step in YAML(typ="safe").load(HERE / "scenario.yaml")["steps"]:
             became, why = await run.step(step)
             good = good and became == step["expect"]
-            table.add_row(step["prompt"], step["tool"], became, why, step["expect"])
-    Console(width=120).print(table)
+            shown = became if became == step["expect"] else f"{became} (expected: {step['expect']})"
+            table.add_row(step["prompt"], step["tool"], shown, why)
+    Console(highlight=False).print(table)
     return good
 
 
 def main() -> None:
     """Start everything, follow the scenario, and exit with 1 where something went otherwise than expected."""
+    print(
+        "An agent gets ten prompts and calls ten tools. Policy makes some calls two-phase. About 10 seconds:\n",
+        flush=True,
+    )
     with tempfile.TemporaryDirectory() as folder:
         state_dir, log = Path(folder) / "state", Path(folder) / "executed.log"
         with running(str(HERE / "server.py"), "--log", str(log)) as server:
@@ -136,6 +141,7 @@ def main() -> None:
             with running("-m", "proxy.cli", "up", *flags):
                 url = f"http://{wait_for_proxy(state_dir)}/mcp"
                 good = asyncio.run(follow(url, state_dir, log))
+    print("\nPolicy: examples/two_phase/policy.yaml. What two-phase is: docs/two-phase.md.")
     sys.exit(0 if good else 1)
 
 

@@ -1,4 +1,7 @@
-"""Ten tools of mixed risk, which only write down that they ran: `python server.py --port 0 --log FILE`."""
+"""Ten tools of mixed risk, which only say that they ran: `python server.py --stdio`, or `--port 0` for HTTP.
+
+`--log FILE` writes down what ran.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +20,14 @@ ADDS = ToolAnnotations(destructive_hint=False)
 DESTROYS = ToolAnnotations(destructive_hint=True)
 
 
-def make_server(log: Path) -> MCPServer:  # noqa: C901  ten tools are ten branches
-    """Return a server whose tools append a line to `log`."""
-    server = MCPServer("ten-tools")
+def make_server(log: Path | None) -> MCPServer:  # noqa: C901  ten tools are ten branches
+    """Return a server whose tools append a line to `log`, if there is one."""
+    server = MCPServer("ten-tools", log_level="WARNING")
 
     def ran(tool: str, **arguments: Any) -> str:
-        with log.open("a") as file:
-            file.write(json.dumps({"tool": tool, "arguments": arguments}) + "\n")
+        if log is not None:
+            with log.open("a") as file:
+                file.write(json.dumps({"tool": tool, "arguments": arguments}) + "\n")
         return f"{tool} ran"
 
     @server.tool(annotations=READS)
@@ -80,15 +84,19 @@ def make_server(log: Path) -> MCPServer:  # noqa: C901  ten tools are ten branch
 
 
 def main() -> None:
-    """Serve on loopback, and print the port."""
+    """Serve on stdin and stdout, or on loopback and print the port."""
     parser = argparse.ArgumentParser()
+    parser.add_argument("--stdio", action="store_true")
     parser.add_argument("--port", type=int, default=0)
-    parser.add_argument("--log", type=Path, required=True)
+    parser.add_argument("--log", type=Path)
     options = parser.parse_args()
+    server = make_server(options.log)
+    if options.stdio:
+        server.run("stdio")
+        return
     listening = socket.create_server(("127.0.0.1", options.port))
     print(json.dumps({"port": listening.getsockname()[1]}), flush=True)
-    app = make_server(options.log).streamable_http_app()
-    uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listening])
+    uvicorn.Server(uvicorn.Config(server.streamable_http_app(), log_level="warning")).run(sockets=[listening])
 
 
 if __name__ == "__main__":

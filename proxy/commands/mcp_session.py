@@ -95,6 +95,15 @@ async def call_tool(server: RemoteServer | LocalServer, tool: str, arguments: An
         return result.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
+async def call_unlisted(
+    server: RemoteServer | LocalServer, tool: str, arguments: dict[str, Any], seconds: float
+) -> dict[str, Any]:
+    """Call a tool without a look at the server's list. Return the result as it is on the wire."""
+    async with asyncio.timeout(seconds), Client(server.open(), read_timeout_seconds=seconds) as client:
+        result = await client.call_tool(tool, arguments)
+        return result.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
 async def _tools(client: Client) -> AsyncIterator[dict[str, Any]]:
     cursor: str | None = None
     while True:

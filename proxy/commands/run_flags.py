@@ -1,17 +1,18 @@
-"""The flags of `interlock run`, and a parser of their plain form. Imports nothing but the standard library.
+"""The flags of `interlock run` and `interlock policy decide`, and parsers of their plain form.
 
-Every MCP server of a client is one `interlock run`, and the client waits for all of them: importing typer would be a
-good part of the start. What is not written in the plain form is typer's: help, completion and every error.
+Every MCP server of a client is one `interlock run`, every call of its own tools one `policy decide`, and the client
+waits for them: importing typer would be a good part of the start. What is not written in the plain form is typer's:
+help, completion and every error. Imports nothing but the standard library.
 """
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 COMPLETION = "_INTERLOCK_COMPLETE"
 
@@ -27,7 +28,22 @@ class RunFlags(NamedTuple):
     config: Path | None = None
 
 
-_FIELDS = {f"--{name.replace('_', '-')}": name for name in RunFlags._fields if name != "command"}
+class DecideFlags(NamedTuple):
+    stdin: bool = False
+    format_: str = "plain"
+    agent: str | None = None
+    policy: Path | None = None
+    state_dir: Path | None = None
+    config: Path | None = None
+
+
+def _named(fields: Iterable[str]) -> dict[str, str]:
+    return {f"--{name.strip('_').replace('_', '-')}": name for name in fields}
+
+
+_RUN: Final = _named(RunFlags._fields[1:])
+_DECIDE: Final = _named(DecideFlags._fields[1:])
+_STDIN: Final = "--stdin"
 
 
 def parse_run_flags(words: Sequence[str]) -> RunFlags | None:
@@ -38,7 +54,7 @@ def parse_run_flags(words: Sequence[str]) -> RunFlags | None:
     if COMPLETION in os.environ or "--" not in words:
         return None
     end = words.index("--")
-    given = _pairs(words[:end])
+    given = _pairs(words[:end], _RUN)
     if given is None or not words[end + 1 :]:
         return None
     return RunFlags(
@@ -53,16 +69,33 @@ def parse_run_flags(words: Sequence[str]) -> RunFlags | None:
     )
 
 
+def parse_decide_flags(words: Sequence[str]) -> DecideFlags | None:
+    """Parse `--stdin` and then `--NAME VALUE` or `--NAME=VALUE`, each at most once. Return None for anything else."""
+    if COMPLETION in os.environ or words[:1] != [_STDIN]:
+        return None
+    given = _pairs(words[1:], _DECIDE)
+    if given is None:
+        return None
+    return DecideFlags(
+        stdin=True,
+        format_=given.get("format_", DecideFlags().format_),
+        agent=given.get("agent"),
+        policy=_path(given.get("policy")),
+        state_dir=_path(given.get("state_dir")),
+        config=_path(given.get("config")),
+    )
+
+
 def _path(text: str | None) -> Path | None:
     return None if text is None else Path(text)
 
 
-def _pairs(words: Sequence[str]) -> dict[str, str] | None:
+def _pairs(words: Sequence[str], names: Mapping[str, str]) -> dict[str, str] | None:
     given: dict[str, str] = {}
     rest = iter(words)
     for word in rest:
         flag, equals, value = word.partition("=")
-        name = _FIELDS.get(flag)
+        name = names.get(flag)
         text = value if equals else next(rest, "")
         # An empty value, or one that looks like another flag, is more likely a mistake; typer knows what it is.
         if name is None or name in given or not text or text.startswith("-"):

@@ -11,17 +11,12 @@ import typer
 from rich.console import Console, RenderableType
 from rich.table import Table
 
+from proxy.system.printable import printable, printable_lines
+
+__all__ = ["escaped", "format_json", "print_json_lines", "print_note", "print_table", "printable", "printable_lines"]
+
 # Valid in JSON, but a terminal obeys them, shows text in another order, or takes them for the end of a line.
 _UNSAFE = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
-
-
-def printable(value: Any) -> str:
-    """Return text from a server or agent with control characters escaped: they could drive the reader's terminal."""
-    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in str(value or ""))
-
-
-def printable_lines(value: Any) -> str:
-    return "\n".join(map(printable, str(value or "").split("\n")))
 
 
 def format_json(value: Any) -> str:

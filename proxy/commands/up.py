@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import os
+import shlex
+import shutil
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -51,6 +53,7 @@ def up(**flags: Any) -> None:
     given = {name: value for name, value in flags.items() if value not in (None, [])}
     settings = load_settings(given, config_file=config).settings
     log_setup.configure(settings.log_level, settings.log_format)
+    _announce_first_start(settings)
     gc_tuning.pause_collection()
     lean_imports.import_only_what_is_used()
     from proxy.runtime.supervisor import Supervisor  # noqa: PLC0415  imports mitmproxy, which is slow
@@ -86,15 +89,33 @@ def _announce(running: RunningProxy) -> None:
     if running.mode == "regular":
         files = [str(Path(running.ca).with_name(name)) for name in ("bundle.pem", "node-proxy.cjs")]
         changes = through_proxy(ProxyEndpoint(proxy_url(running.listen), running.ca, *files))
+        command = own_command(sys.argv[0])
         lines = [
             f"interlock is listening on {running.listen} (policy {running.policy}).",
-            "Start the agent with `interlock confine -- COMMAND` or `interlock exec -- COMMAND`;",
-            "or set in its shell (`interlock env` prints more):",
+            "Next, in another terminal:",
+            f"  {command} doctor          # try the way through",
+            f"  {command} call URL        # the tools of an MCP server",
+            f"  {command} exec -- AGENT   # an agent through it, or: confine",
+            "Or set in the agent's shell (`interlock env` prints more):",
             *(f"  {shell_line('sh', name, changes[name])}" for name in SHOWN),
         ]
     else:
         lines = [f"interlock is listening on {running.listen} ({running.mode}, policy {running.policy})."]
     _print("\n".join(lines))
+
+
+def own_command(program: str) -> str:
+    """Return how to start this command again from a shell: by its name where the shell would find it."""
+    found = shutil.which("interlock")
+    path = Path(program)
+    if path.name != "interlock" or (found is not None and Path(found).resolve() == path.resolve()):
+        return "interlock"
+    return shlex.quote(program)
+
+
+def _announce_first_start(settings: Settings) -> None:
+    if sys.stderr.isatty() and not (settings.state_dir / "cache").is_dir():
+        sys.stderr.write(f"First start on {settings.state_dir}: makes a CA and compiles the detectors.\n")
 
 
 def _print(text: str) -> None:

@@ -1,1 +1,1 @@
-"""The checks of `interlock doctor`. They change nothing, and none waits without a time limit."""
+"""The checks of `interlock doctor`. They change nothing but for one recorded call; none waits without a time limit."""

@@ -38,7 +38,8 @@ def python(version: tuple[int, ...] = sys.version_info[:3]) -> Iterator[CheckRes
     if version < OLDEST_PYTHON:
         yield fail("python", said, f"install Interlock with Python {'.'.join(map(str, OLDEST_PYTHON))} or newer")
     elif platform.system() != "Linux":
-        yield warn("python", said, "tracing, probing and confinement need Linux; the proxy itself does not")
+        mend = "the proxy, `interlock run`, exec, confine and probe need Linux (docs/operations.md, Without Linux)"
+        yield warn("python", said, mend)
     else:
         yield ok("python", said)
 
@@ -79,6 +80,8 @@ def strace(setting: str, environ: Mapping[str, str]) -> Iterator[CheckResult]:
 
 def kernel(environ: Mapping[str, str]) -> Iterator[CheckResult]:
     """Check what `interlock confine` and `interlock probe` need from the kernel."""
+    if sys.platform != "linux":
+        return  # the check of Python says so
     yield _namespaces()
     yield _program("nft", "nftables", environ)
     yield _program("ip", "iproute2", environ)

@@ -15,7 +15,7 @@ import pytest
 
 from proxy.agent.client_hooks import install
 from proxy.agent.clients import CLAUDE_HOOK
-from proxy.commands import decide
+from proxy.runtime import hook_decision
 from tests.agent.test_hook_formats import CLAUDE, CURSOR
 from tests.commands.conftest import Done, Run
 
@@ -138,7 +138,7 @@ def test_every_failure_blocks(ask: Ask, run: Run, tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("INTERLOCK_AGENT_AUTH", "required")
     assert ask(fine).returncode == 2
     monkeypatch.delenv("INTERLOCK_AGENT_AUTH")
-    monkeypatch.setattr(decide, "MAX_INPUT", 5)
+    monkeypatch.setattr(hook_decision, "MAX_INPUT", 5)
     assert ask(fine).returncode == 2
 
 
@@ -154,7 +154,7 @@ def process(*options: str, stdin: Any, stdout: Any = subprocess.PIPE) -> subproc
 
 
 def test_a_client_that_never_ends_its_question_is_blocked_in_time(environment: None) -> None:
-    script = "from proxy.commands import decide; decide.SECONDS = 0.1; from proxy.cli import main; main()"
+    script = "from proxy.runtime import hook_decision; hook_decision.SECONDS = 0.1; from proxy.cli import main; main()"
     read, write = os.pipe()
     words = [sys.executable, "-c", script, "policy", "decide", "--stdin"]
     done = subprocess.run(words, stdin=read, capture_output=True, text=True, check=False)

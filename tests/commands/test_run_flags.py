@@ -1,4 +1,4 @@
-"""The plain form of `interlock run`: read as typer reads it, and everything else left to typer."""
+"""The plain forms of `interlock run` and `policy decide`: read as typer reads it, and everything else left to typer."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
+from proxy.commands import policy
 from proxy.commands.command_tree import app
-from proxy.commands.run_flags import COMPLETION, RunFlags, parse_run_flags
+from proxy.commands.run_flags import COMPLETION, DecideFlags, RunFlags, parse_decide_flags, parse_run_flags
 
 PLAIN = [
     ["--", "true"],
@@ -43,6 +44,28 @@ LEFT_TO_TYPER = [
     ["--fly", "x", "--", "true"],
 ]
 
+HOOKS = [
+    ["--stdin"],
+    ["--stdin", "--format", "claude-code"],
+    ["--stdin", "--format=cursor", "--agent", "a b"],
+    ["--stdin", "--policy", "~/p.yaml", "--state-dir=/x//y/", "--config", "./c.yaml"],
+]
+HOOKS_LEFT_TO_TYPER = [
+    [],
+    ["--help"],
+    ["--stdin", "--help"],
+    ["--stdin", "--stdin"],
+    ["--stdin", "x"],
+    ["--stdin=1"],
+    ["--agent", "--stdin", "x"],
+    ["--format", "plain", "--stdin"],
+    ["--stdin", "--format"],
+    ["--stdin", "--format", ""],
+    ["--stdin", "--format-", "plain"],
+    ["--stdin", "--agent", "a", "--agent", "b"],
+    ["--stdin", "--agent", "--policy"],
+]
+
 
 def by_typer(words: list[str]) -> RunFlags:
     root = get_command(app).make_context("interlock", ["run", *words])
@@ -63,9 +86,32 @@ def test_everything_else_is_left_to_typer(words: list[str]) -> None:
     assert parse_run_flags(words) is None
 
 
+def hook_by_typer(words: list[str]) -> DecideFlags:
+    command = get_command(policy.app).commands["decide"]  # type: ignore[attr-defined]
+    return DecideFlags(**command.make_context("decide", list(words)).params)
+
+
+@pytest.mark.parametrize("words", HOOKS, ids=" ".join)
+def test_the_plain_form_of_a_hook_is_read_as_typer_reads_it(words: list[str]) -> None:
+    flags = parse_decide_flags(words)
+    assert flags is not None
+    assert flags == hook_by_typer(words)
+
+
+@pytest.mark.parametrize("words", HOOKS_LEFT_TO_TYPER, ids=" ".join)
+def test_everything_else_of_a_hook_is_left_to_typer(words: list[str]) -> None:
+    assert parse_decide_flags(words) is None
+
+
+def test_every_option_of_a_hook_is_known() -> None:
+    command = get_command(policy.app).commands["decide"]  # type: ignore[attr-defined]
+    assert {parameter.name for parameter in command.params} == set(DecideFlags._fields)
+
+
 def test_a_shell_that_completes_is_left_to_typer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(COMPLETION, "complete_bash")
     assert parse_run_flags(["--", "true"]) is None
+    assert parse_decide_flags(["--stdin"]) is None
 
 
 def test_every_option_of_the_command_is_known() -> None:

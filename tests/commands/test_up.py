@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from proxy.commands.up import _announce, _announce_console, up
+from proxy.commands.up import _announce, _announce_console, own_command, up
 from proxy.config import Settings
 from proxy.identity.token_file import OperatorTokens
 from proxy.system.run_file import RunningProxy
@@ -76,6 +76,27 @@ def test_a_running_proxy_says_what_to_export(capsys: pytest.CaptureFixture[str])
         "NODE_USE_ENV_PROXY=1",
     ):
         assert part in out
+
+
+def test_it_says_what_to_type_next(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", [".venv/bin/interlock", "up"])
+    _announce(RUNNING)
+    out = capsys.readouterr().out
+    for word in ("doctor", "call URL", "exec -- AGENT"):
+        assert f"  .venv/bin/interlock {word} " in out
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_the_command_is_named_as_the_shell_finds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = tmp_path / "a b" / "interlock"
+    script.parent.mkdir()
+    script.write_text("#!/bin/sh\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", "/nonexistent")
+    assert own_command(str(script)) == f"'{script}'"
+    assert own_command("/usr/lib/python3/cli.py") == "interlock"
+    monkeypatch.setenv("PATH", str(script.parent))
+    assert own_command(str(script)) == "interlock"
 
 
 def test_an_address_for_all_is_shown_as_one_that_can_be_used(capsys: pytest.CaptureFixture[str]) -> None:
