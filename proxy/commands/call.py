@@ -125,7 +125,7 @@ def _show_tools(tools: list[dict[str, Any]], *, as_json: bool) -> None:
             typer.echo(format_json(tool))
         return
     rows = [(printable(tool["name"]), " ".join(_parameters(tool)), _first_line(tool)) for tool in tools]
-    print_table(("tool", "arguments", "description"), rows, "The server has no tools that policy could allow.")
+    print_table(("tool", "arguments", "description"), rows, "The server has no tools, or policy hides them all.")
 
 
 def _first_line(tool: dict[str, Any]) -> str:

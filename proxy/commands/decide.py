@@ -18,7 +18,7 @@ import typer
 
 from proxy.agent.hook_formats import BLOCK, FORMATS, Answered, Asked, parse
 from proxy.commands.options import ConfigFile, StateDir
-from proxy.commands.terminal import printable_lines
+from proxy.commands.terminal import error_object, format_json, printable_lines
 from proxy.config import Settings, load_settings
 from proxy.core.model import Answer, Call, Context, Decision, Forward, Outcome, Principal, Verdict
 from proxy.errors import ConfigError
@@ -43,6 +43,9 @@ def decide(
     policy: Annotated[Path | None, typer.Option(help=Settings.model_fields["policy"].description)] = None,
     state_dir: StateDir = None,
     config: ConfigFile = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print errors as JSON on stderr; the answer is the client's format.")
+    ] = False,
 ) -> None:
     """Decide on one call of a client's own tools, as a client's hook, and record it.
 
@@ -56,14 +59,14 @@ def decide(
     # The one boundary: whatever fails, clients only block on exit code 2.
     try:
         _check(format_, stdin=stdin)
-        with _time_limit(SECONDS):
+        with _time_limit(SECONDS, as_json=as_json):
             flags = {"policy": policy, "state_dir": state_dir, "default_agent": agent}
             answered = _decide(load_settings(flags, config_file=config).settings, format_)
         said, code = FORMATS[format_].answer(answered)
         sys.stdout.write(f"{said}\n" if said else "")
         sys.stdout.flush()
     except Exception as error:  # noqa: BLE001
-        sys.stderr.write(_why(error))
+        sys.stderr.write(_why(error, as_json=as_json))
         if isinstance(error, BrokenPipeError):
             # stdout is closed: to flush it once more at exit would change the exit code.
             sys.stdout = io.StringIO()
@@ -78,15 +81,16 @@ def _check(format_: str, *, stdin: bool) -> None:
         raise ConfigError(f"there is no format {format_!r}; known are {', '.join(FORMATS)}")
 
 
-def _why(error: Exception) -> str:
-    return f"Interlock cannot decide on this call, so it is blocked: {printable_lines(error)}\n"
+def _why(error: Exception, *, as_json: bool) -> str:
+    said = f"Interlock cannot decide on this call, so it is blocked: {error}"
+    return f"{format_json(error_object(said)) if as_json else printable_lines(said)}\n"
 
 
 @contextmanager
-def _time_limit(seconds: float) -> Iterator[None]:
+def _time_limit(seconds: float, *, as_json: bool) -> Iterator[None]:
     def late(*_: object) -> NoReturn:
         # At once: an exception here would be raised in the middle of anything, and the gate answers exceptions.
-        os.write(2, _why(TimeoutError(f"it took more than {seconds:g} seconds")).encode())
+        os.write(2, _why(TimeoutError(f"it took more than {seconds:g} seconds"), as_json=as_json).encode())
         os._exit(BLOCK)
 
     before = signal.signal(signal.SIGALRM, late)

@@ -9,12 +9,10 @@ from collections.abc import Iterable, Mapping
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir
-from proxy.commands.terminal import format_json, printable
+from proxy.commands.terminal import format_json, print_table, printable
 from proxy.config import Settings, load_settings
 from proxy.doctor import audit, machine, network, policy, state_folder
 from proxy.doctor.findings import LIMIT, Check, CheckResult, fail, run_checks
@@ -83,12 +81,10 @@ def _proxy_checks(settings: Settings, environ: Mapping[str, str]) -> list[tuple[
 
 
 def _print(found: Iterable[CheckResult]) -> None:
-    table = Table(box=None, show_header=False, pad_edge=False)
-    for name in ("check", "state", "what"):
-        table.add_column(name, overflow="fold")
+    rows = []
     for one in found:
         what = Text(printable(one.said))
         if one.mend:
             what.append(f"\n→ {printable(one.mend)}", "italic")
-        table.add_row(one.check, Text(one.state, _COLOURS[one.state]), what)
-    Console(markup=False, emoji=False, highlight=False).print(table)
+        rows.append((one.check, Text(one.state, _COLOURS[one.state]), what))
+    print_table(("check", "state", "what it found"), rows)

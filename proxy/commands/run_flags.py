@@ -25,9 +25,10 @@ class RunFlags(NamedTuple):
     state_dir: Path | None = None
     log_level: str | None = None
     config: Path | None = None
+    as_json: bool = False  # log lines and errors; not in the plain form
 
 
-_FIELDS = {f"--{name.replace('_', '-')}": name for name in RunFlags._fields if name != "command"}
+_FIELDS = {f"--{name.replace('_', '-')}": name for name in RunFlags._fields if name not in ("command", "as_json")}
 
 
 def parse_run_flags(words: Sequence[str]) -> RunFlags | None:
