@@ -11,7 +11,6 @@ import typer
 from proxy.agent.env import through_proxy
 from proxy.commands.options import AsJson, takes
 from proxy.commands.proxy_address import EndpointOptions, endpoint, find_expected
-from proxy.commands.terminal import print_json_lines
 from proxy.errors import ConfigError
 
 EPILOG = """
@@ -38,6 +37,8 @@ def env(
     """
     changes = through_proxy(endpoint(options, find_expected(options), here=False))
     if as_json:
+        from proxy.commands.terminal import print_json_lines  # noqa: PLC0415  rich, which `up` does without
+
         print_json_lines({"variable": name, "value": value} for name, value in changes.items())
         return
     for name, value in changes.items():

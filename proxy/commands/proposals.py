@@ -37,7 +37,7 @@ TokenFile = Annotated[
     typer.Option(help="File with the operator's token; default: INTERLOCK_OPERATOR_TOKEN, then the first operator's."),
 ]
 Reason = typer.Option("--reason", help="Reason; it is recorded.")
-NO_PROPOSALS = "No proposals; a call that a rule with `action: propose` matches becomes one."
+NO_PROPOSALS = "No proposals; a call that a rule with `action: two_phase` matches becomes one."
 NO_STANDING = "No standing approvals; `interlock proposals approve ID --next 5` gives one."
 
 

@@ -142,6 +142,10 @@ class LineTable:
     console: Console = field(default_factory=stdout_console)
     _widths: list[int] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        if not self.console.is_terminal:
+            self.console.width = UNBOUNDED
+
     def natural_width(self, rows: Iterable[Sequence[str | Text]]) -> int:
         """Return how wide a terminal must be to show these rows whole."""
         return sum(self._wanted(rows)) + GAP * (len(self.columns) - 1)

@@ -26,7 +26,7 @@ from proxy.audit.retention import Pruned
 from proxy.audit.retention import prune as prune_store
 from proxy.audit.signed_checkpoints import read_checkpoints
 from proxy.commands.audit.filter import read_filter
-from proxy.commands.audit.verify import EXIT_BAD, show_progress
+from proxy.commands.audit.verify import EXIT_BAD, named_store, show_progress
 from proxy.commands.options import AsJson, store_settings, takes, trail_settings
 from proxy.commands.terminal import count, format_json, print_json_lines, print_note, printable
 from proxy.commands.time_format import format_time, parse_time
@@ -102,7 +102,7 @@ def prune(
         print_json_lines([result])
     else:
         gone = f"{count(done.gone, 'event')} from before {format_time(moment)} UTC"
-        typer.echo(f"Deleted {gone} from {destination(settings)}.")
+        typer.echo(f"Deleted {gone} from {named_store(settings)}.")
         for problem in done.problems:
             print_note(
                 f"KEPT: the events of writer {printable(problem.writer)} are not what they were (event {problem.seq}: "
@@ -145,7 +145,7 @@ def _confirm(settings: Settings, before: float) -> None:
             return await store.count(Filter(until=before))
 
     what = f"{count(asyncio.run(matching()), 'event')} from before {format_time(before)} UTC"
-    typer.confirm(f"Delete {what} from {destination(settings)} permanently?", abort=True, err=True)
+    typer.confirm(f"Delete {what} from {named_store(settings)} permanently?", abort=True, err=True)
 
 
 @contextlib.asynccontextmanager

@@ -161,6 +161,8 @@ def print_calls(calls: Sequence[CallRecord], console: Console) -> None:
 
 
 def _fits(calls: Sequence[CallRecord], columns: dict[str, Column], console: Console) -> bool:
+    if not console.is_terminal:
+        return True
     return _line_table(columns, console).natural_width(_rows(calls, columns)) <= console.width
 
 

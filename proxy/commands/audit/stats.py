@@ -13,7 +13,7 @@ from proxy.audit.event import DayStats, DenialStats, Filter, SecretStats, Stats,
 from proxy.audit.reader import open_audit
 from proxy.commands.audit.filter import read_filter
 from proxy.commands.options import AsJson, takes, trail_settings
-from proxy.commands.terminal import Cell, count, format_json, print_note, print_table, printable
+from proxy.commands.terminal import Cell, count, format_json, print_table, printable
 from proxy.commands.time_format import format_time
 from proxy.config import Settings
 
@@ -96,7 +96,7 @@ def _print(found: Stats, limit: int) -> None:
             typer.echo()
             print_table(names, map(_cells, newest_last), right=_COUNTED, title=title)
             if len(rows) > limit:
-                print_note(f"{count(len(rows) - limit, 'more row')}: --limit")
+                typer.echo(f"{count(len(rows) - limit, 'more row')}: --limit")
 
 
 def _cells(row: Sequence[Any]) -> list[Cell]:

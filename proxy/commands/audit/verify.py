@@ -83,7 +83,7 @@ def verify(
     if as_json:
         _print_json(report, broken)
     else:
-        _print(report, broken, str(export) if export else destination(settings))
+        _print(report, broken, str(export) if export else named_store(settings))
     if report.problems or broken:
         raise typer.Exit(EXIT_BAD)
     if report.unsigned:
@@ -102,6 +102,10 @@ def rotate_key(state_dir: StateDir = None, config: ConfigFile = None, as_json: A
         print_json_lines([{"key": key, "use": "signs"}])
     else:
         print_note(f"Key {key} signs from now on.")
+
+
+def named_store(settings: Settings) -> str:
+    return destination(settings) if settings.postgres else "the embedded store"
 
 
 async def _verify(settings: Settings, export: Path | None, signed: dict[str, Signed], *, local: bool) -> Report:

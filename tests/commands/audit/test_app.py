@@ -38,8 +38,8 @@ def test_the_last_events_are_printed_oldest_first(run: Run, tmp_path: Path) -> N
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
     assert [line.split()[:3] for line in lines[1:]] == [
-        ["01:00:03.000", "decided", "tool3"],
-        ["01:00:04.000", "decided", "tool4"],
+        ["1970-01-01", "01:00:03.000", "deny"],
+        ["1970-01-01", "01:00:04.000", "deny"],
     ]
 
 
@@ -57,7 +57,7 @@ def test_what_an_agent_sent_does_not_drive_the_terminal(tool: str, run: Run, tmp
     assert not {"\x1b", "\x07", "\u202e"} & set(done.stdout)
     assert len(done.stdout.splitlines()) == 2
     if tool.isprintable():
-        assert done.stdout.count(tool) == 3
+        assert done.stdout.count(tool) == 4
 
 
 def test_a_log_that_is_not_there_is_told(run: Run) -> None:
