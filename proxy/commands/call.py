@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 import typer
+from rich.text import Text
 from typer.core import TyperCommand
 
 from proxy.agent.call_arguments import read_arguments
@@ -16,7 +17,7 @@ from proxy.audit.event import CallRecord, Filter
 from proxy.audit.reader import open_audit
 from proxy.commands.options import AsJson, takes
 from proxy.commands.proxy_address import EndpointOptions, Up, endpoint, find_running
-from proxy.commands.terminal import format_json, print_note, print_table, printable, printable_lines
+from proxy.commands.terminal import format_json, print_note, print_table, printable, printable_lines, stdout_console
 from proxy.config import Settings, load_settings
 from proxy.errors import ConfigError, InterlockError
 from proxy.wire.refusal_messages import DENIAL_META
@@ -151,8 +152,14 @@ def _show(result: dict[str, Any], record: CallRecord | None, *, as_json: bool) -
         typer.echo(format_json({**said, "call_id": record.call_id if record else None, "result": result}))
         return code
     for block in result.get("content") or []:
-        typer.echo(printable_lines(block["text"]) if block.get("type") == "text" else format_json(block))
+        text = printable_lines(block["text"]) if block.get("type") == "text" else format_json(block)
+        # What a server says is left as it is. A refusal is our own words, and reads better where lines end with words.
+        stdout_console().print(Text(text), soft_wrap=not denial)
     if not result.get("content") and result.get("structuredContent") is not None:
         typer.echo(format_json(result["structuredContent"]))
-    print_note(", ".join(f"{name} {printable(value)}" for name, value in said.items() if value))
+    audit_id = said.pop("audit_id", None)
+    if said:
+        print_note(", ".join(f"{name} {printable(value)}" for name, value in said.items() if value))
+    if audit_id:
+        print_note(f"more: interlock audit show {printable(audit_id)}")
     return code

@@ -22,6 +22,7 @@ __all__ = [
     "error_object",
     "escaped",
     "format_json",
+    "print_diff",
     "print_error",
     "print_json_lines",
     "print_note",
@@ -194,6 +195,18 @@ def print_pairs(pairs: Iterable[tuple[str, str | Text]]) -> None:
     console = stdout_console()
     for name, value in shown:
         console.print(Text.assemble(f"{name:<{width}}  ", value), soft_wrap=True)
+
+
+def print_diff(text: str) -> None:
+    """Print a unified diff: on a terminal with colours and control characters escaped, elsewhere as it is."""
+    console = stdout_console()
+    if not console.is_terminal:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        return
+    for line in text.splitlines():
+        style = "bold" if line.startswith(("---", "+++")) else {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")
+        console.print(Text(printable(line), style), soft_wrap=True)
 
 
 def print_note(text: str) -> None:

@@ -43,7 +43,8 @@ def test_it_is_well_formed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "roff"), [(".x", r"\&.x"), ("'x", r"\(aqx"), ("a\\b", r"a\eb"), ("--json", r"\-\-json"), ("~/x", r"\(ti/x")]
+    ("text", "roff"),
+    [(".x", r"\&.x"), ("'x", r"\(aqx"), ("a\\b", r"a\eb"), ("--json", r"\-\-json"), ("~/x", r"\(ti/x")],
 )
 def test_text_is_text_and_never_a_command_to_roff(text: str, roff: str) -> None:
     assert _text(text) == roff

@@ -42,7 +42,22 @@ Examples:
   interlock audit query --tool 'read_*' --arg path=/etc/passwd --json
 """
 SHOW_EPILOG = "Example:  interlock audit show 0198c0de-7d31-7c52-a1b0-5e0d9f1c2a44"
-_FIRST = ("event_id", "kind", "time")
+HEADING = ("kind", "time")
+# Of an event's fields, those that tell most; the others follow as they are recorded.
+TELLING = (
+    "decision",
+    "rule",
+    "reason",
+    "agent",
+    "server",
+    "tool",
+    "method",
+    "arguments",
+    "outcome",
+    "call_id",
+    "event_id",
+)
+FIELD = len("arguments_hash")
 # What gives way to the rest on a narrow terminal, in this order. `--json` has everything.
 LEAST_TELLING = ("agent", "ms", "outcome", "server")
 
@@ -184,9 +199,9 @@ def _print_events(events: list[dict[str, Any]]) -> None:
         console.print(
             Text.assemble((printable(event["kind"]), f"bold {colour}"), f"  {format_exact_time(event['time'])} UTC")
         )
-        console.print(f"  {'event_id':<15} {printable(event['event_id'])}")
-        for name, value in event.items():
-            if name not in _FIRST:
+        for name in (*TELLING, *(name for name in event if name not in (*HEADING, *TELLING))):
+            if name in event:
+                value = event[name]
                 text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-                console.print(f"  {printable(name):<15} {printable(text)}")
+                console.print(f" {printable(name):<{FIELD}} {printable(text)}")
         console.print()
