@@ -53,9 +53,13 @@ class CommandClass(TyperCommand):
 def call(
     options: EndpointOptions,
     ctx: typer.Context,
-    target: Annotated[str, typer.Argument(help="The server's URL; or a name for the local server after --.")],
-    tool: Annotated[str | None, typer.Argument(help="The tool; without it, the server's tools are listed.")] = None,
-    arguments: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Its arguments.")] = None,
+    target: Annotated[
+        str, typer.Argument(metavar="URL|NAME", help="The server's URL; or a name for the local server after --.")
+    ],
+    tool: Annotated[
+        str | None, typer.Argument(metavar="TOOL", help="The tool; without it, the server's tools are listed.")
+    ] = None,
+    arguments: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Its arguments.")] = None,
     transport: Annotated[
         Literal["http", "sse"], typer.Option(help="How a URL is spoken to; sse: HTTP+SSE of 2024-11-05.")
     ] = "http",

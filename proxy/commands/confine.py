@@ -68,7 +68,9 @@ def _say(text: str) -> None:
 @takes(EndpointOptions)
 def run(
     options: EndpointOptions,
-    command: Annotated[list[str], typer.Argument(help="The agent's command and arguments, after --.")],
+    command: Annotated[
+        list[str], typer.Argument(metavar="COMMAND", help="The agent's command and arguments, after --.")
+    ],
     keep_socket: Annotated[
         list[str] | None,
         typer.Option(help="Unix socket that the agent may use; its service can act for the agent."),

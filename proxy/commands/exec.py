@@ -43,7 +43,9 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Do not say at the en
 @takes(EndpointOptions)
 def exec_(
     options: EndpointOptions,
-    command: Annotated[list[str], typer.Argument(help="The agent's command and arguments, after --.")],
+    command: Annotated[
+        list[str], typer.Argument(metavar="COMMAND", help="The agent's command and arguments, after --.")
+    ],
     up: Up = False,  # noqa: FBT002
     quiet: Quiet = False,  # noqa: FBT002
     as_json: ExecJson = False,  # noqa: FBT002

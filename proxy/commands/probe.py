@@ -38,7 +38,9 @@ STYLES = {"high": "bold red", "info": "yellow"}
 
 
 def probe(
-    command: Annotated[list[str], typer.Argument(help="The server's command and arguments, after --; or a URL.")],
+    command: Annotated[
+        list[str], typer.Argument(metavar="COMMAND", help="The server's command and arguments, after --; or a URL.")
+    ],
     transport: Annotated[
         Literal["stdio", "http"], typer.Option(help="How to reach it; over http only its declarations are checked.")
     ] = "stdio",

@@ -25,7 +25,9 @@ RunJson = Annotated[
 
 
 def run(
-    command: Annotated[list[str], typer.Argument(help="The server's command and its arguments, after --.")],
+    command: Annotated[
+        list[str], typer.Argument(metavar="COMMAND", help="The server's command and its arguments, after --.")
+    ],
     server_name: Annotated[
         str | None,
         typer.Option(help="The server's name in policies, pins and the audit log; default: its package or program."),
