@@ -40,8 +40,9 @@ def status(settings: Settings, as_json: AsJson = False) -> None:  # noqa: FBT002
         print_json_lines([{"store": _where(settings), "problem": problem, "migrations": rows}])
     else:
         typer.echo(_where(settings))
-        table = [(row["migration"], row["state"], format_time(row["at"])) for row in rows]
-        print_table(("migration", "state", "applied (UTC)"), table)
+        # SQLite does not know when.
+        columns = ("migration", "state", "applied (UTC)")[: 3 if settings.postgres else 2]
+        print_table(columns, [(row["migration"], row["state"], format_time(row["at"]))[: len(columns)] for row in rows])
         if problem:
             print_note(problem)
     raise typer.Exit(1 if problem else 0)

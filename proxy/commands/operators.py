@@ -14,7 +14,7 @@ from proxy.core.approvals import Role
 from proxy.identity.token_file import OperatorTokens
 
 NAME_HELP = "The operator's name, which is recorded with each decision."
-USAGE = "use it with `interlock proposals --token-file` or INTERLOCK_OPERATOR_TOKEN, and give it to no agent."
+USAGE = "Use it with `interlock proposals --token-file` or INTERLOCK_OPERATOR_TOKEN, and give it to no agent."
 EMPTY = "No operators yet; `interlock operators add NAME` adds one, and so does the first start of the proxy."
 Name = Annotated[str, typer.Argument(help=NAME_HELP)]
 Runs = Annotated[
@@ -48,8 +48,9 @@ def add(
     if as_json:
         print_json_lines([{"operator": name, "role": role, "runs": sorted(runs or ()), "token": token}])
         return
-    print_note(f"Operator {name} added as {role}. The token is shown only once; {USAGE}")
+    print_note(f"Operator {name} added as {role}. The token is shown only once:")
     typer.echo(token)
+    print_note(USAGE)
 
 
 @app.command("list", epilog="Example:  interlock operators list --json")

@@ -112,7 +112,7 @@ def _echo_coverage(sources: tuple[PolicySource, ...]) -> None:
         if rule.action == "redact":
             typer.echo(f"{rule.id} masks: {describe_coverage(rule)}")
     if others := sum(rule.action != "redact" for rule in silent):
-        typer.echo(f"{count(others, 'other rule')} without methods: tools/call only")
+        typer.echo(f"{count(others, 'other rule')} without `methods`: for tools/call alone")
 
 
 def _remarks(sources: tuple[PolicySource, ...], policy: CompiledPolicy) -> list[dict[str, str]]:

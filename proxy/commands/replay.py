@@ -78,10 +78,10 @@ def _show(outcome: Replay) -> None:
         columns = ("time (UTC)", "was", "would be", "agent", "server", "tool or method", "call", "masked")
         table = LineTable(columns, whole=("time (UTC)", "call"))
         table.print([_row(change, table.console) for change in outcome.changes])
-    typer.echo(
-        f"{len(outcome.changes)} of {count(outcome.decided, 'recorded call')} would be decided differently; "
-        f"{count(outcome.passed_over, 'other')} refused for other reasons than policy and left out."
-    )
+    decided = count(outcome.decided, "recorded call")
+    typer.echo(f"{len(outcome.changes)} of {decided} would be decided differently.")
+    if outcome.passed_over:
+        typer.echo(f"Left out, since refused for other reasons than policy: {count(outcome.passed_over, 'call')}.")
     if outcome.masked:
         typer.echo(
             f"{count(outcome.masked, 'decision')} {'depends' if outcome.masked == 1 else 'depend'} on masked arguments "

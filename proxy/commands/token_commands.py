@@ -29,8 +29,9 @@ def token_app(
         if as_json:
             print_json_lines([{role: name, "token": token}])
             return
-        print_note(f"{role.capitalize()} {name} added. The token is shown only once; {usage.format(name=name)}")
+        print_note(f"{role.capitalize()} {name} added. The token is shown only once:")
         typer.echo(token)
+        print_note(usage.format(name=name))
 
     def list_names(state_dir: StateDir = None, config: ConfigFile = None, as_json: AsJson = False) -> None:  # noqa: FBT002
         names = kind(state_folder(state_dir, config)).names()

@@ -127,7 +127,13 @@ def test_on_a_terminal_a_decision_is_one_line_of_80_columns_and_so_is_a_bad_relo
     words += ["--health-listen", "off", "--console-listen", "off", "--state-dir", str(tmp_path / "s"), "--workers", "2"]
     with (
         Screen(80) as screen,
-        start_module("proxy.cli", *words, env=environment({"TERM": "xterm", "NO_COLOR": ""}), stdout=screen.stream, stderr=screen.stream) as process,
+        start_module(
+            "proxy.cli",
+            *words,
+            env=environment({"TERM": "xterm", "NO_COLOR": ""}),
+            stdout=screen.stream,
+            stderr=screen.stream,
+        ) as process,
     ):
         try:
             screen.read_until(lambda lines: any("is listening on" in line for line in lines))

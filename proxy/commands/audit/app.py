@@ -91,8 +91,10 @@ async def _print_all(batches: AsyncIterator[list[dict[str, Any]]], *, as_json: b
         if as_json:
             for event in batch:
                 typer.echo(format_json(event))
-        else:
+        elif batch:
             lines.print(batch)
+        else:
+            print_note("No events yet; they are recorded when agents call through Interlock.")
 
 
 class _EventLines:

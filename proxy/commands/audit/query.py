@@ -31,7 +31,7 @@ from proxy.config import Settings
 from proxy.errors import ConfigError
 
 PAGE = 1000
-NONE = "No call matches. Calls are recorded when an agent makes them through `interlock up` or `interlock run`."
+NONE = "No call matches; calls are recorded when agents make them through Interlock."
 MIN_PREFIX = 8
 SHOWN_IDS = 5
 QUERY_EPILOG = """
