@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from proxy.system.terminal_text import display_width, fit_widths, printable, shorten
+from proxy.system.terminal_text import count, display_width, fit_widths, printable, shorten
 
 __all__ = [
     "LineTable",
@@ -67,11 +67,6 @@ def format_json(value: Any) -> str:
 def escaped(name: str) -> str:
     """Return a name from a server as JSON escapes it: a terminal shows every character of it and obeys none."""
     return json.dumps(name)[1:-1]
-
-
-def count(number: int, noun: str, plural: str = "") -> str:
-    """Return a number with its noun: `1 call`, `2 calls`."""
-    return f"{number} {noun if number == 1 else plural or noun + 's'}"
 
 
 def print_json_lines(values: Iterable[Any]) -> None:

@@ -64,3 +64,8 @@ def fit_widths(wanted: Sequence[int], room: int) -> list[int]:
 def padded(text: str, width: int) -> str:
     """Return the text with blanks behind it, so that it takes `width` columns."""
     return text + " " * (width - display_width(text))
+
+
+def count(number: int, noun: str, plural: str = "") -> str:
+    """Return a number with its noun: `1 call`, `2 calls`."""
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"
