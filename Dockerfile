@@ -17,6 +17,7 @@ COPY proxy ./proxy
 COPY addons ./addons
 COPY policies ./policies
 COPY sql ./sql
+COPY man ./man
 RUN /opt/interlock/bin/python -m hatchling build -t wheel -d /dist \
     && pip --python /opt/interlock install --no-deps --no-index /dist/*.whl
 

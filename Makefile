@@ -138,6 +138,14 @@ pictures: $(VENV)/.dev ## draw the pictures of docs/pictures
 screenshots: $(VENV)/.dev system-packages ## take the pictures of the console into docs/pictures
 	$(BIN)/python scripts/screenshots.py
 
+.PHONY: man
+man: $(VENV)/.dev ## write the manual page man/interlock.1 from the tree of commands
+	$(BIN)/interlock man > man/interlock.1
+
+.PHONY: recording
+recording: $(VENV)/.dev ## draw docs/first-hour.svg from what setup, a denied call and audit show really print
+	$(BIN)/python scripts/recording.py docs/first-hour.svg
+
 .PHONY: wheel
 wheel: $(VENV)/.dev ## build the wheel into dist/
 	$(BIN)/python -m build --wheel --outdir dist

@@ -50,9 +50,9 @@ def _call(words: list[str]) -> None:
         sys.exit(_run_server(run))
     if words[:2] == ["policy", "decide"] and (decide := parse_decide_flags(words[2:])):
         sys.exit(_answer_hook(decide))
-    from proxy.commands.command_tree import app  # noqa: PLC0415
+    from proxy.commands.command_tree import call  # noqa: PLC0415
 
-    app(prog_name="interlock")
+    sys.exit(call(words, as_json=_wants_json(words)))
 
 
 def _run_server(flags: RunFlags) -> int:
@@ -75,14 +75,15 @@ def _answer_hook(flags: DecideFlags) -> int:
 
 
 def _complain(message: str) -> NoReturn:
-    from rich.console import Console  # noqa: PLC0415  only needed for errors
-    from rich.text import Text  # noqa: PLC0415
+    from proxy.commands.terminal import print_error  # noqa: PLC0415  only needed for errors
 
-    from proxy.commands.terminal import printable_lines  # noqa: PLC0415
-
-    shown = Text.assemble(("error:", "bold red"), " ", printable_lines(message))
-    Console(stderr=True, soft_wrap=True).print(shown)
+    print_error(message, as_json=_wants_json(sys.argv[1:]))
     sys.exit(EXIT_ERROR)
+
+
+def _wants_json(words: list[str]) -> bool:
+    # From the words themselves: a command line that cannot be parsed has no options yet. After `--` they are others'.
+    return "--json" in words[: words.index("--") if "--" in words else None]
 
 
 if __name__ == "__main__":

@@ -73,6 +73,7 @@ def test_the_wheel_holds_the_packages_the_policies_and_the_sql(wheel: Path):
     for top in ("policies", "sql"):
         assert {f"proxy/_data/{name}" for name in run("git", "ls-files", top, cwd=REPOSITORY).split()} <= set(names)
     assert "proxy/console/static/console.css" in names
+    assert "mcp_interlock-0.1.0.data/data/share/man/man1/interlock.1" in names
     assert not [name for name in names if name.startswith("tests/")]
 
 

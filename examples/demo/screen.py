@@ -27,7 +27,7 @@ VARYING = (
     (re.compile(r"(?<=localhost:)\d{5}\b"), "18443"),
     (re.compile(r"(?<=github-token:)[0-9a-f]{4}(?=\])"), "3f9a"),
     # How often a server is looked at, and so how many events there are, depends on how busy the machine is.
-    (re.compile(r"(?<=a44)  \d+ +0 +\d+ +(?=good)"), "  12      0          12         "),
+    (re.compile(r"(?<=a44) +\d+ +0 +\d+ +(?=good)"), "      12          0         12  "),
     (re.compile(r"^\d+(?= events of )"), "36"),
 )
 

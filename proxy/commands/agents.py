@@ -9,6 +9,6 @@ app = token_app(
     AgentTokens,
     summary="Add, list and revoke agents.",
     name_help="The agent's name.",
-    usage="use it as http://{name}:TOKEN@HOST:PORT in HTTPS_PROXY.",
+    usage="Use it as http://{name}:TOKEN@HOST:PORT in HTTPS_PROXY.",
     revoked="Revoke an agent's token; a running proxy refuses it at once.",
 )

@@ -7,13 +7,13 @@ import getpass
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from proxy.commands.options import AsJson, store_settings, takes
 from proxy.commands.terminal import escaped, print_json_lines, print_note, print_table
-from proxy.commands.time_format import format_minute
+from proxy.commands.time_format import format_time
 from proxy.config import Settings
 from proxy.core.proposals import Baseline, ProposalStore
 from proxy.errors import ConfigError
@@ -35,6 +35,7 @@ def set_baseline(
     prompt_file: Annotated[
         typer.FileBinaryRead | None, typer.Option("--prompt-file", help="File with the prompt; - for stdin.")
     ] = None,
+    as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
     """Set a tool's baseline prompt; only its hash is stored."""
     if (prompt is None) == (prompt_file is None):
@@ -48,7 +49,10 @@ def set_baseline(
     # A prompt may contain secrets, and comparing needs only the hash of its normal form.
     baseline = Baseline(server, tool, prompt_hash(text), time.time(), _who())
     _on_store(settings, lambda store: store.set_baseline(baseline))
-    print_note(f"Baseline of {_named(server, tool)}: {baseline.prompt_hash}")
+    if as_json:
+        print_json_lines([_data(baseline)])
+    else:
+        print_note(f"Baseline of {_named(server, tool)}: {baseline.prompt_hash}")
 
 
 @app.command("list", epilog="Example:  interlock baselines list --json")
@@ -57,23 +61,26 @@ def list_baselines(settings: Settings, as_json: AsJson = False) -> None:  # noqa
     """List the baselines with their hash, date and author."""
     found = _on_store(settings, lambda store: store.baselines())
     if as_json:
-        print_json_lines(asdict(each) | {"server": each.server or None} for each in found)
+        print_json_lines(map(_data, found))
         return
     rows = [
-        (escaped(b.tool), escaped(b.server) or "(all)", b.prompt_hash, format_minute(b.set_at), escaped(b.set_by))
+        (escaped(b.tool), escaped(b.server) or "(all)", b.prompt_hash, format_time(b.set_at), escaped(b.set_by))
         for b in found
     ]
-    empty = "No baselines yet: interlock baselines set TOOL --prompt TEXT"
-    print_table(("tool", "server", "prompt hash", "set", "by"), rows, empty)
+    empty = "No baselines yet; `interlock baselines set TOOL --prompt TEXT` sets one."
+    print_table(("tool", "server", "prompt hash", "set (UTC)", "by"), rows, empty)
 
 
 @app.command(epilog="Example:  interlock baselines remove transfer_funds")
 @takes(store_settings)
-def remove(settings: Settings, tool: Tool, server: Server = "") -> None:
+def remove(settings: Settings, tool: Tool, server: Server = "", as_json: AsJson = False) -> None:  # noqa: FBT002
     """Remove a tool's baseline; the signal prompt_drift is absent from then on."""
     if not _on_store(settings, lambda store: store.remove_baseline(server, tool)):
         raise ConfigError(f"there is no baseline of {_named(server, tool)}; `interlock baselines list` shows them all")
-    print_note(f"Removed: {_named(server, tool)}")
+    if as_json:
+        print_json_lines([{"tool": tool, "server": server or None, "removed": True}])
+    else:
+        print_note(f"Removed: {_named(server, tool)}")
 
 
 def _on_store[T](settings: Settings, use: Callable[[ProposalStore], Awaitable[T]]) -> T:
@@ -85,6 +92,10 @@ def _on_store[T](settings: Settings, use: Callable[[ProposalStore], Awaitable[T]
             await store.close()
 
     return asyncio.run(run())
+
+
+def _data(baseline: Baseline) -> dict[str, Any]:
+    return asdict(baseline) | {"server": baseline.server or None}
 
 
 def _who() -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 import typer
+from rich.text import Text
 from typer.core import TyperCommand
 
 from proxy.agent.call_arguments import read_arguments
@@ -16,7 +17,7 @@ from proxy.audit.event import CallRecord, Filter
 from proxy.audit.reader import open_audit
 from proxy.commands.options import AsJson, takes
 from proxy.commands.proxy_address import EndpointOptions, Up, endpoint, find_running
-from proxy.commands.terminal import format_json, print_note, print_table, printable, printable_lines
+from proxy.commands.terminal import format_json, print_note, print_table, printable, printable_lines, stdout_console
 from proxy.config import Settings, load_settings
 from proxy.errors import ConfigError, InterlockError
 from proxy.wire.refusal_messages import DENIAL_META
@@ -52,9 +53,13 @@ class CommandClass(TyperCommand):
 def call(
     options: EndpointOptions,
     ctx: typer.Context,
-    target: Annotated[str, typer.Argument(help="The server's URL; or a name for the local server after --.")],
-    tool: Annotated[str | None, typer.Argument(help="The tool; without it, the server's tools are listed.")] = None,
-    arguments: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Its arguments.")] = None,
+    target: Annotated[
+        str, typer.Argument(metavar="URL|NAME", help="The server's URL; or a name for the local server after --.")
+    ],
+    tool: Annotated[
+        str | None, typer.Argument(metavar="TOOL", help="The tool; without it, the server's tools are listed.")
+    ] = None,
+    arguments: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Its arguments.")] = None,
     transport: Annotated[
         Literal["http", "sse"], typer.Option(help="How a URL is spoken to; sse: HTTP+SSE of 2024-11-05.")
     ] = "http",
@@ -125,7 +130,7 @@ def _show_tools(tools: list[dict[str, Any]], *, as_json: bool) -> None:
             typer.echo(format_json(tool))
         return
     rows = [(printable(tool["name"]), " ".join(_parameters(tool)), _first_line(tool)) for tool in tools]
-    print_table(("tool", "arguments", "description"), rows, "The server has no tools that policy could allow.")
+    print_table(("tool", "arguments", "description"), rows, "The server has no tools, or policy hides them all.")
 
 
 def _first_line(tool: dict[str, Any]) -> str:
@@ -151,8 +156,14 @@ def _show(result: dict[str, Any], record: CallRecord | None, *, as_json: bool) -
         typer.echo(format_json({**said, "call_id": record.call_id if record else None, "result": result}))
         return code
     for block in result.get("content") or []:
-        typer.echo(printable_lines(block["text"]) if block.get("type") == "text" else format_json(block))
+        text = printable_lines(block["text"]) if block.get("type") == "text" else format_json(block)
+        # What a server says is left as it is. A refusal is our own words, and reads better where lines end with words.
+        stdout_console().print(Text(text), soft_wrap=not denial)
     if not result.get("content") and result.get("structuredContent") is not None:
         typer.echo(format_json(result["structuredContent"]))
-    print_note(", ".join(f"{name} {printable(value)}" for name, value in said.items() if value))
+    audit_id = said.pop("audit_id", None)
+    if said:
+        print_note(", ".join(f"{name} {printable(value)}" for name, value in said.items() if value))
+    if audit_id:
+        print_note(f"more: interlock audit show {printable(audit_id)}")
     return code

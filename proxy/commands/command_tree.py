@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import typer
+from typer._click.exceptions import ClickException, UsageError
 
 from proxy.commands.lazy import CommandEntry, LazyGroup, spaced
 
@@ -45,6 +48,7 @@ class Commands(LazyGroup):
         CommandEntry("config", "Show the settings and their sources.", SETUP),
         CommandEntry("ca", "Show and export the CA certificate that agents must trust.", SETUP),
         CommandEntry("agents", "Add, list and revoke agents.", SETUP),
+        CommandEntry("man", "Show the manual page: every command with its options.", SETUP),
         CommandEntry("db", "Migrate the store's schema and show its state.", SETUP),
     )
 
@@ -58,6 +62,25 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def call(words: Sequence[str], *, as_json: bool) -> int:
+    """Run a command line; return its exit code. With `as_json`, wrong usage is reported as a JSON object, too."""
+    if not as_json:
+        app(args=list(words), prog_name="interlock")
+        return 0
+    from proxy.commands.terminal import print_error  # noqa: PLC0415  not needed for help and completion
+
+    try:
+        code = app(args=list(words), prog_name="interlock", standalone_mode=False)
+    except ClickException as error:
+        where = f"; see `{error.ctx.command_path} --help`" if isinstance(error, UsageError) and error.ctx else ""
+        print_error(f"{error.format_message().rstrip('.')}{where}", as_json=True)
+        return error.exit_code
+    except typer.Abort:
+        print_error("aborted", as_json=True)
+        return 1
+    return code if isinstance(code, int) else 0
 
 
 def _version(value: bool) -> None:  # noqa: FBT001  typer's callback signature

@@ -5,9 +5,10 @@ from __future__ import annotations
 import typer
 
 from proxy.commands.options import AsJson, ConfigFile, StateDir
-from proxy.commands.terminal import print_json_lines, print_table
+from proxy.commands.terminal import print_json_lines, print_note, print_table, stdout_console
 from proxy.config import Settings, load_settings
 
+WIDE = 120
 app = typer.Typer(help="Show the settings and their sources.", no_args_is_help=True)
 
 
@@ -23,4 +24,9 @@ def show(config: ConfigFile = None, state_dir: StateDir = None, as_json: AsJson 
     for name, value in values.items():
         shown = "" if value is None else ", ".join(value) if isinstance(value, list) else str(value)
         rows.append((name, shown, loaded.sources[name], Settings.model_fields[name].description or ""))
-    print_table(("setting", "value", "from", "what it is"), rows)
+    console = stdout_console()
+    if console.is_terminal and console.width < WIDE:
+        print_table(("setting", "value", "from"), [row[:3] for row in rows])
+        print_note("A terminal of 120 columns also shows what each is; so does docs/settings.md.")
+    else:
+        print_table(("setting", "value", "from", "what it is"), rows)

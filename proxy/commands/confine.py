@@ -14,8 +14,9 @@ from typer.core import TyperGroup
 from proxy.agent.env import ProxyEndpoint, change, reached, without_proxy
 from proxy.commands.exec import exit_not_started
 from proxy.commands.lazy import spaced
-from proxy.commands.options import takes
+from proxy.commands.options import AsJson, takes
 from proxy.commands.proxy_address import EndpointOptions, FoundProxy, ProxyOptions, Up, endpoint, find_running
+from proxy.commands.terminal import print_json_lines
 from proxy.config import DATABASE_URL_FILE, config_path, split_address
 from proxy.confine.file_view import FileView, plan_file_view
 from proxy.confine.firewall import FORWARDER_PORT, RESOLVER_PORT, ruleset
@@ -36,6 +37,7 @@ Examples:
 """
 # Folders to search for unix sockets, and how deep: the kernel lists only those of this network namespace.
 SOCKETS = (("/run", 5), ("/tmp", 2))  # noqa: S108
+ErrorsAsJson = Annotated[bool, typer.Option("--json", help="Print errors as JSON on stderr; stdout is the command's.")]
 Port = Annotated[int, typer.Option(min=1, max=65535, help="Port that TCP connections are redirected to.")]
 ResolverPort = Annotated[int, typer.Option(min=1, max=65535, help="Port that DNS queries are redirected to.")]
 
@@ -66,7 +68,9 @@ def _say(text: str) -> None:
 @takes(EndpointOptions)
 def run(
     options: EndpointOptions,
-    command: Annotated[list[str], typer.Argument(help="The agent's command and arguments, after --.")],
+    command: Annotated[
+        list[str], typer.Argument(metavar="COMMAND", help="The agent's command and arguments, after --.")
+    ],
     keep_socket: Annotated[
         list[str] | None,
         typer.Option(help="Unix socket that the agent may use; its service can act for the agent."),
@@ -76,6 +80,7 @@ def run(
         typer.Option(min=1, max=65535, help="Port on localhost that the agent may reach through the proxy."),
     ] = None,
     up: Up = False,  # noqa: FBT002
+    as_json: ErrorsAsJson = False,  # noqa: FBT002
 ) -> None:
     """Run an agent in a network that only reaches the proxy; its programs cannot bypass it.
 
@@ -109,9 +114,10 @@ def run(
         )
         code = confine(confinement, _say)
     except ConfinementError as error:
-        exit_not_started("confine", ConfigError(f"{command[0]!r} was not started: {explain(str(error))}"))
+        refused = ConfigError(f"{command[0]!r} was not started: {explain(str(error))}")
+        exit_not_started("confine", refused, as_json=as_json)
     except (InterlockError, OSError) as error:
-        exit_not_started("confine", error)
+        exit_not_started("confine", error, as_json=as_json)
     raise typer.Exit(code)
 
 
@@ -152,6 +158,7 @@ def rules(
     ] = None,
     port: Port = FORWARDER_PORT,
     resolver_port: ResolverPort = RESOLVER_PORT,
+    as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
     """Print firewall rules for `nft -f -`, for an agent's container that shares the proxy's network.
 
@@ -159,12 +166,21 @@ def rules(
     --resolver-port, where `interlock confine gateway` listens. All other traffic is rejected.
     Without --proxy-uid these are the rules that `interlock confine` itself uses.
     """
-    typer.echo(ruleset(port=port, resolver_port=resolver_port, proxy_uid=proxy_uid), nl=False)
+    made = ruleset(port=port, resolver_port=resolver_port, proxy_uid=proxy_uid)
+    if as_json:
+        print_json_lines([{"rules": made}])
+    else:
+        typer.echo(made, nl=False)
 
 
 @app.command(epilog="Example:  interlock confine gateway --listen 127.0.0.1:8080")
 @takes(ProxyOptions)
-def gateway(options: ProxyOptions, port: Port = FORWARDER_PORT, resolver_port: ResolverPort = RESOLVER_PORT) -> None:
+def gateway(
+    options: ProxyOptions,
+    port: Port = FORWARDER_PORT,
+    resolver_port: ResolverPort = RESOLVER_PORT,
+    as_json: AsJson = False,  # noqa: FBT002
+) -> None:
     """Serve the traffic that `interlock confine rules` redirects: send it to the proxy, and answer DNS queries.
 
     Run it in the network of the agent's container, as the user given with --proxy-uid. It runs until
@@ -176,7 +192,11 @@ def gateway(options: ProxyOptions, port: Port = FORWARDER_PORT, resolver_port: R
     sockets = bind_sockets(port, resolver_port)
 
     def announce() -> None:
-        typer.echo(f"interlock sends connections to {found.address} (TCP on port {port}, DNS on port {resolver_port}).")
+        if as_json:
+            print_json_lines([{"proxy": found.address, "port": port, "resolver_port": resolver_port}])
+        else:
+            ports = f"TCP on port {port}, DNS on port {resolver_port}"
+            typer.echo(f"interlock sends connections to {found.address} ({ports}).")
         sys.stdout.flush()
 
     asyncio.run(serve_gateway(split_address(reached(found.address)), found.credentials, sockets, _say, announce))

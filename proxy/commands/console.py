@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from proxy.commands.console_link import make_link
-from proxy.commands.options import ConfigFile, StateDir, state_folder
-from proxy.commands.terminal import print_note
+from proxy.commands.options import AsJson, ConfigFile, StateDir, state_folder
+from proxy.commands.terminal import print_json_lines, print_note
 from proxy.errors import ConfigError
 from proxy.system import run_file
 from proxy.system.secret_files import write_private
@@ -33,10 +33,11 @@ def console(
     token_file: TokenFile = None,
     state_dir: StateDir = None,
     config: ConfigFile = None,
+    as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
     """Open the web console of the running proxy, logged in by a one-time link.
 
-    The link works once, for ten minutes.
+    The link works once, for ten minutes. --json prints it, and opens nothing.
     """
     folder = state_folder(state_dir, config)
     running = run_file.read(folder)
@@ -47,7 +48,9 @@ def console(
     link = make_link(running, folder, token_file)
     if link is None:
         raise ConfigError(f"no operator's token was found; log in at {running.console} or give --token-file")
-    if print_only or not _open(link, folder):
+    if as_json:
+        print_json_lines([{"console": running.console, "link": link}])
+    elif print_only or not _open(link, folder):
         typer.echo(link)
     else:
         print_note(f"Opened {running.console} in the browser.")

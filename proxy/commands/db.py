@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import Any
 
 import typer
 
 from proxy.commands.options import AsJson, store_settings, takes
-from proxy.commands.terminal import print_note, print_table
-from proxy.commands.time_format import format_minute
+from proxy.commands.terminal import print_json_lines, print_note, print_table
+from proxy.commands.time_format import format_time
 from proxy.config import Settings
 from proxy.store.migrate import migrations
 from proxy.store.sqlite import STORE_FILE, SqliteDatabase, check_version, schema_version
@@ -25,7 +24,7 @@ def migrate(settings: Settings, as_json: AsJson = False) -> None:  # noqa: FBT00
     """Migrate the store's schema; safe to run from several machines at once."""
     applied = asyncio.run(_migrate(settings))
     if as_json:
-        typer.echo(json.dumps({"store": _where(settings), "applied": applied}))
+        print_json_lines([{"store": _where(settings), "applied": applied}])
         return
     for name in applied:
         typer.echo(f"applied {name}")
@@ -38,11 +37,12 @@ def status(settings: Settings, as_json: AsJson = False) -> None:  # noqa: FBT002
     """Show which migrations the store has. Exit code: 0 if it is up to date, 1 if not."""
     rows, problem = asyncio.run(_status(settings))
     if as_json:
-        typer.echo(json.dumps({"store": _where(settings), "problem": problem, "migrations": rows}))
+        print_json_lines([{"store": _where(settings), "problem": problem, "migrations": rows}])
     else:
         typer.echo(_where(settings))
-        table = [(row["migration"], row["state"], format_minute(row["at"])) for row in rows]
-        print_table(("migration", "state", "applied at"), table)
+        # SQLite does not know when.
+        columns = ("migration", "state", "applied (UTC)")[: 3 if settings.postgres else 2]
+        print_table(columns, [(row["migration"], row["state"], format_time(row["at"]))[: len(columns)] for row in rows])
         if problem:
             print_note(problem)
     raise typer.Exit(1 if problem else 0)

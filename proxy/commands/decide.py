@@ -23,6 +23,9 @@ def decide(
     policy: Annotated[Path | None, typer.Option(help=Settings.model_fields["policy"].description)] = None,
     state_dir: StateDir = None,
     config: ConfigFile = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print errors as JSON on stderr; the answer is the client's format.")
+    ] = False,
 ) -> None:
     """Decide on one call of a client's own tools, as a client's hook, and record it.
 
@@ -35,4 +38,4 @@ def decide(
     """
     from proxy.runtime.hook_decision import answer_hook  # noqa: PLC0415  slow to import, not needed for --help
 
-    raise typer.Exit(answer_hook(DecideFlags(stdin, format_, agent, policy, state_dir, config)))
+    raise typer.Exit(answer_hook(DecideFlags(stdin, format_, agent, policy, state_dir, config, as_json)))

@@ -10,14 +10,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from proxy.agent.env import change, through_proxy
 from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir
 from proxy.commands.proxy_address import EndpointOptions, FoundProxy, endpoint
-from proxy.commands.terminal import format_json, printable
+from proxy.commands.terminal import format_json, print_table, printable
 from proxy.config import Settings, load_settings
 from proxy.doctor import audit, machine, mcp_call, network, policy, runtimes, state_folder
 from proxy.doctor.findings import LIMIT, Check, CheckResult, fail, run_checks, warn
@@ -122,12 +120,10 @@ def _tries(settings: Settings, config: Path | None, timeout: float) -> list[tupl
 
 
 def _print(found: Iterable[CheckResult]) -> None:
-    table = Table(box=None, show_header=False, pad_edge=False)
-    for name in ("check", "state", "what"):
-        table.add_column(name, overflow="fold")
+    rows = []
     for one in found:
         what = Text(printable(one.said))
         if one.mend:
             what.append(f"\n→ {printable(one.mend)}", "italic")
-        table.add_row(one.check, Text(one.state, _COLOURS[one.state]), what)
-    Console(markup=False, emoji=False, highlight=False).print(table)
+        rows.append((one.check, Text(one.state, _COLOURS[one.state]), what))
+    print_table(("check", "state", "what it found"), rows)

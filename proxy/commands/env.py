@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from proxy.agent.env import through_proxy
-from proxy.commands.options import takes
+from proxy.commands.options import AsJson, takes
 from proxy.commands.proxy_address import EndpointOptions, endpoint, find_expected
 from proxy.errors import ConfigError
 
@@ -27,6 +27,7 @@ type Shell = Literal["sh", "fish", "powershell", "docker"]
 def env(
     options: EndpointOptions,
     shell: Annotated[Shell, typer.Option(help="Syntax to print; docker: a file for `docker run --env-file`.")] = "sh",
+    as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
     """Print the environment variables that send an agent through the proxy.
 
@@ -34,7 +35,13 @@ def env(
     shell or container. A program can ignore its environment; with `interlock confine` it cannot
     bypass the proxy.
     """
-    for name, value in through_proxy(endpoint(options, find_expected(options), here=False)).items():
+    changes = through_proxy(endpoint(options, find_expected(options), here=False))
+    if as_json:
+        from proxy.commands.terminal import print_json_lines  # noqa: PLC0415  rich, which `up` does without
+
+        print_json_lines({"variable": name, "value": value} for name, value in changes.items())
+        return
+    for name, value in changes.items():
         typer.echo(shell_line(shell, name, value))
 
 

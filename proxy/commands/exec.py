@@ -16,6 +16,8 @@ from proxy.audit.event import Filter
 from proxy.audit.reader import open_audit
 from proxy.commands.options import takes
 from proxy.commands.proxy_address import NOT_STARTED, EndpointOptions, FoundProxy, Up, endpoint, find_running
+from proxy.commands.terminal import count, format_json, print_error
+from proxy.config import Settings
 from proxy.errors import InterlockError, StartError
 from proxy.sandbox.process_reaper import PR_SET_PDEATHSIG, RESTORED, prctl, start_code
 from proxy.sandbox.server_process import Launch, plan_launch
@@ -32,15 +34,21 @@ PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signa
 SI_KERNEL = 0x80
 COUNT_SECONDS = 5.0
 
+ExecJson = Annotated[
+    bool, typer.Option("--json", help="Print the last line, and errors, as JSON on stderr; stdout is the command's.")
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Do not say at the end how many calls were seen.")]
 
 
 @takes(EndpointOptions)
 def exec_(
     options: EndpointOptions,
-    command: Annotated[list[str], typer.Argument(help="The agent's command and arguments, after --.")],
+    command: Annotated[
+        list[str], typer.Argument(metavar="COMMAND", help="The agent's command and arguments, after --.")
+    ],
     up: Up = False,  # noqa: FBT002
     quiet: Quiet = False,  # noqa: FBT002
+    as_json: ExecJson = False,  # noqa: FBT002
 ) -> None:
     """Run an agent with the environment variables that send it through the proxy.
 
@@ -57,10 +65,10 @@ def exec_(
         launch, started = plan_launch(command, environ), time.time()
         status = run_program(launch, environ)
     except (InterlockError, OSError) as error:
-        exit_not_started("exec", error)
+        exit_not_started("exec", error, as_json=as_json)
     # The trail of a proxy that --listen names is elsewhere.
     if not quiet and options.listen is None:
-        sys.stderr.write(f"interlock exec: {_seen(found, started)}\n")
+        _say_seen(found, started, as_json=as_json)
     exit_like(status)
 
 
@@ -128,27 +136,36 @@ def exit_like(status: int) -> NoReturn:
     raise typer.Exit(128 - code)
 
 
-def _seen(found: FoundProxy, since: float) -> str:
-    """Say how many calls of the agent the proxy saw since then."""
+def _say_seen(found: FoundProxy, since: float, *, as_json: bool) -> None:
+    """Say on stderr how many calls of the agent the proxy saw since then."""
     agent = found.agent or found.settings.default_agent
-
-    async def count() -> tuple[int, int]:
-        settings = found.settings
-        async with open_audit(settings.postgres, settings.state_dir, store_timeout=COUNT_SECONDS) as audit:
-            stats = await audit.stats(Filter(since=since, agent=agent))
-            return sum(tool.calls for tool in stats.tools), sum(tool.denied for tool in stats.tools)
-
+    calls = denied = None
     try:
-        calls, denied = asyncio.run(count())
+        calls, denied = asyncio.run(_count_calls(found.settings, agent, since))
     except (InterlockError, OSError) as error:
-        return f"the calls cannot be counted: {error}"
-    if calls == 0:
-        return f"the proxy saw no MCP call of agent {agent!r}. If there were any, `interlock doctor` says why."
-    plural = "" if calls == 1 else "s"
-    return f"the proxy saw {calls} MCP call{plural} of agent {agent!r}, {denied} denied."
+        said = f"the calls cannot be counted: {error}"
+    else:
+        said = f"the proxy saw {count(calls, 'MCP call')} of agent {agent!r}, {denied} denied."
+        if calls == 0:
+            said = f"the proxy saw no MCP call of agent {agent!r}. If there were any, `interlock doctor` says why."
+    if as_json:
+        said = format_json({"agent": agent, "calls": calls, "denied": denied, "error": said if calls is None else None})
+    else:
+        said = f"interlock exec: {said}"
+    sys.stderr.write(f"{said}\n")
 
 
-def exit_not_started(name: str, error: Exception) -> NoReturn:
+async def _count_calls(settings: Settings, agent: str, since: float) -> tuple[int, int]:
+    async with open_audit(settings.postgres, settings.state_dir, store_timeout=COUNT_SECONDS) as audit:
+        stats = await audit.stats(Filter(since=since, agent=agent))
+        return sum(tool.calls for tool in stats.tools), sum(tool.denied for tool in stats.tools)
+
+
+def exit_not_started(name: str, error: Exception, *, as_json: bool) -> NoReturn:
+    """Print why a command was not started, and exit with the code that shells use for it."""
     said = str(error).removeprefix("interlock run: ")
-    typer.echo(f"interlock {name}: {said}", err=True)
+    if as_json:
+        print_error(said, as_json=True)
+    else:
+        typer.echo(f"interlock {name}: {said}", err=True)
     raise typer.Exit(error.code if isinstance(error, StartError) else NOT_STARTED) from None

@@ -11,7 +11,7 @@ import typer
 
 from proxy.commands.options import AsJson, ConfigFile, StateDir, takes
 from proxy.commands.terminal import print_json_lines, print_note, print_table
-from proxy.commands.time_format import format_minute
+from proxy.commands.time_format import format_time
 from proxy.config import load_settings
 from proxy.twophase.keys import KEEP_SECONDS, CommitKeys, open_keys
 
@@ -38,11 +38,11 @@ def list_keys(keys: CommitKeys, as_json: AsJson = False) -> None:  # noqa: FBT00
         )
         return
     rows = [
-        (e.key.key_id, use, format_minute(e.created_at), format_minute(e.key.not_after))
+        (e.key.key_id, use, format_time(e.created_at), format_time(e.key.not_after))
         for e, use in zip(entries, uses, strict=True)
     ]
-    empty = "No keys yet: the first start creates one, or `interlock keys rotate`"
-    print_table(("key", "use", "made", "until"), rows, empty)
+    empty = "No keys yet; the first start of the proxy makes one, and so does `interlock keys rotate`."
+    print_table(("key", "use", "made (UTC)", "until (UTC)"), rows, empty)
 
 
 @app.command(epilog="Example:  interlock keys rotate")
@@ -53,7 +53,11 @@ def rotate(
         float,
         typer.Option(min=0, help="How long the old key still verifies its tokens; 0 if it may have leaked."),
     ] = KEEP_SECONDS,
+    as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
     """Create a new key that signs commit tokens; running proxies use it at once."""
     made = keys.rotate(time.time(), keep_seconds)
-    print_note(f"Key {made.key.key_id} signs from now on.")
+    if as_json:
+        print_json_lines([{"key": made.key.key_id, "use": "signs"}])
+    else:
+        print_note(f"Key {made.key.key_id} signs from now on.")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand, TyperGroup, TyperOption
 from typer.main import get_command, get_group
 
 from proxy.system import gc_tuning
@@ -48,12 +48,30 @@ class Placeholder(TyperCommand):
             # Only the list of commands knows the name; without it the usage line shows the program's.
             group = get_group(module.app)
             group.name = name
-            return group
+            return _with_paragraphs(group)
         alone = typer.Typer(add_completion=False)
         # `exec` is a builtin: its function is named exec_.
         function = getattr(module, name, None) or getattr(module, f"{name}_")
         alone.command(name, cls=getattr(module, "CommandClass", None), epilog=spaced(module.EPILOG))(function)
-        return get_command(alone)
+        return _with_paragraphs(get_command(alone))
+
+
+def _with_paragraphs(command: Command) -> Command:
+    """Return a command whose help is as wide as the terminal: typer would keep the line breaks of its docstring."""
+    if command.help:
+        command.help = "\n\n".join(" ".join(part.split()) for part in command.help.split("\n\n"))
+    for child in getattr(command, "commands", {}).values():
+        _with_paragraphs(child)
+    return command
+
+
+def _show_type(option: TyperOption, ctx: Context) -> str | None:
+    # `--json <bool>` reads as if it wanted a value.
+    return None if option.is_flag else _typers_own(option, ctx)
+
+
+_typers_own = TyperOption.display_type_rich
+setattr(TyperOption, "display_type_rich", _show_type)  # noqa: B010  mypy takes no method of another form
 
 
 def _import(name: str) -> ModuleType:

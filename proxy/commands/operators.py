@@ -8,13 +8,14 @@ import typer
 
 from proxy.commands.options import AsJson, ConfigFile, StateDir, state_folder
 from proxy.commands.terminal import print_json_lines, print_note, print_table
-from proxy.commands.time_format import format_minute
+from proxy.commands.time_format import format_time
 from proxy.commands.token_commands import token_app
 from proxy.core.approvals import Role
 from proxy.identity.token_file import OperatorTokens
 
 NAME_HELP = "The operator's name, which is recorded with each decision."
-USAGE = "use it with `interlock proposals --token-file` or INTERLOCK_OPERATOR_TOKEN, and give it to no agent."
+USAGE = "Use it with `interlock proposals --token-file` or INTERLOCK_OPERATOR_TOKEN, and give it to no agent."
+EMPTY = "No operators yet; `interlock operators add NAME` adds one, and so does the first start of the proxy."
 Name = Annotated[str, typer.Argument(help=NAME_HELP)]
 Runs = Annotated[
     list[str] | None,
@@ -40,11 +41,16 @@ def add(
     runs: Runs = None,
     state_dir: StateDir = None,
     config: ConfigFile = None,
+    as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
     """Add an operator and print its token once."""
     token = OperatorTokens(state_folder(state_dir, config)).add(name, role, runs or ())
-    print_note(f"Operator {name} added as {role}. The token is shown only once; {USAGE}")
+    if as_json:
+        print_json_lines([{"operator": name, "role": role, "runs": sorted(runs or ()), "token": token}])
+        return
+    print_note(f"Operator {name} added as {role}. The token is shown only once:")
     typer.echo(token)
+    print_note(USAGE)
 
 
 @app.command("list", epilog="Example:  interlock operators list --json")
@@ -58,8 +64,8 @@ def list_operators(state_dir: StateDir = None, config: ConfigFile = None, as_jso
             for one in operators
         )
         return
-    rows = [(one.name, one.role, ", ".join(sorted(one.agents)), format_minute(added[one.name])) for one in operators]
-    print_table(("operator", "role", "runs", "added"), rows, "No operators yet: interlock operators add NAME")
+    rows = [(one.name, one.role, ", ".join(sorted(one.agents)), format_time(added[one.name])) for one in operators]
+    print_table(("operator", "role", "runs", "added (UTC)"), rows, EMPTY)
 
 
 @app.command("change", epilog="Example:  interlock operators change alice --role admin")
@@ -69,8 +75,12 @@ def change(
     runs: Runs = None,
     state_dir: StateDir = None,
     config: ConfigFile = None,
+    as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
     """Change an operator's role, or which agents run on the operator's behalf; the token stays the same."""
     changed = OperatorTokens(state_folder(state_dir, config)).change(name, role, runs)
+    if as_json:
+        print_json_lines([{"operator": name, "role": changed.role, "runs": sorted(changed.agents)}])
+        return
     runs_note = f", runs {', '.join(sorted(changed.agents))}" if changed.agents else ""
     print_note(f"Operator {name} is {changed.role}{runs_note}.")

@@ -22,6 +22,7 @@ DatabaseUrl = Annotated[
 ]
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="Settings file; default ./interlock.yaml.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
+OneLine = Annotated[bool, typer.Option("--json", help="Print it as one line.")]
 type Command = Callable[..., None]
 
 

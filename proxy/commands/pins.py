@@ -12,8 +12,8 @@ import typer
 from rich.text import Text
 
 from proxy.commands.options import AsJson, state_folder, takes
-from proxy.commands.terminal import escaped, print_json_lines, print_note, print_table
-from proxy.commands.time_format import format_minute
+from proxy.commands.terminal import escaped, print_json_lines, print_note, print_pairs, print_table, printable
+from proxy.commands.time_format import format_time
 from proxy.core.model import JsonObject
 from proxy.errors import ConfigError
 from proxy.gate.tool_pins import INSTRUCTIONS, Pin, ServerPins, ToolPrint, changed_fields
@@ -34,11 +34,11 @@ def list_pins(folder: Path, as_json: AsJson = False) -> None:  # noqa: FBT002
         print_json_lines({"server": server, "tool": name, **_summary(pin)} for server, name, pin in rows)
         return
     shown = [
-        (server, escaped(name), _coloured(pin), format_minute(pin.since), pin.seen.digest[:16])
+        (server, escaped(name), _coloured(pin), format_time(pin.since), pin.seen.digest[:16])
         for server, name, pin in rows
     ]
     empty = "No tools seen yet: they are pinned when an agent first lists a server's tools."
-    print_table(("server", "tool", "state", "since", "digest"), shown, empty)
+    print_table(("server", "tool", "state", "since (UTC)", "digest"), shown, empty)
 
 
 def _rows(known: ServerPins) -> list[tuple[str, Pin]]:
@@ -65,10 +65,13 @@ def show(
         approved = pin.approved.definition if pin.approved else None
         named = {"server": server, "tool": tool if tool is not None else INSTRUCTIONS}
         found = {**named, **_summary(pin), "seen": pin.seen.definition, "approved": approved}
-        typer.echo(json.dumps(found))
+        print_json_lines([found])
         return
-    for name, value in _summary(pin).items():
-        typer.echo(f"{name}: {', '.join(value) if isinstance(value, list) else value}")
+    facts = _summary(pin) | {"since": f"{format_time(pin.since)} UTC"}
+    said = {
+        name.replace("_", " "): ", ".join(value) if isinstance(value, list) else value for name, value in facts.items()
+    }
+    print_pairs((name, printable(value) or "none") for name, value in said.items())
     typer.echo("")
     for line in _difference(pin):
         typer.echo(line)
@@ -86,6 +89,7 @@ def approve(
     digest: Annotated[
         str | None, typer.Option("--digest", help="Approve only if the tool still has this digest (see `pins show`).")
     ] = None,
+    as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
     """Approve a server's tools as last seen; a running proxy uses them at once."""
     if tool is not None and instructions:
@@ -93,17 +97,24 @@ def approve(
     if digest is not None and tool is None and not instructions:
         raise ConfigError("--digest needs the name of one tool, or --instructions")
     PinFiles(folder).approve(server, tool, digest, time.time(), instructions=instructions)
+    if as_json:
+        named = tool if tool is not None else INSTRUCTIONS if instructions else None
+        print_json_lines([{"server": server, "tool": named, "approved": True}])
+        return
     print_note(f"Approved: {server} {escaped(tool) if tool else INSTRUCTIONS if instructions else '(all tools)'}")
 
 
 @app.command(epilog="Example:  interlock pins forget mcp.example.com")
 @takes(state_folder)
-def forget(folder: Path, server: Server) -> None:
+def forget(folder: Path, server: Server, as_json: AsJson = False) -> None:  # noqa: FBT002
     """Delete a server's pins; its tools are pinned again at the next listing."""
     store = PinFiles(folder)
     _pins_of(store, server)
     store.update(server, lambda _: None)
-    print_note(f"Forgotten: {server}")
+    if as_json:
+        print_json_lines([{"server": server, "forgotten": True}])
+    else:
+        print_note(f"Forgotten: {printable(server)}")
 
 
 def _summary(pin: Pin) -> JsonObject:

@@ -14,14 +14,22 @@ from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 import typer
 from pydantic import ValidationError
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
+from rich.text import Text
 from rich.tree import Tree
 
 from proxy.commands import decide, replay
 from proxy.commands.audit.query import find_events
-from proxy.commands.options import ConfigFile, StateDir, trail_settings
+from proxy.commands.options import AsJson, ConfigFile, OneLine, StateDir, trail_settings
+from proxy.commands.terminal import (
+    count,
+    format_json,
+    print_json_lines,
+    print_schema,
+    print_table,
+    printable,
+    printable_lines,
+    stdout_console,
+)
 from proxy.core.model import Call
 from proxy.errors import PolicyError
 from proxy.policy.detector_rules import lint_detectors
@@ -49,7 +57,6 @@ PolicyPath = Annotated[
     Path | None, typer.Argument(help="Policy file, or a folder of policy files; default: the shipped policy.")
 ]
 _AUDIT_ID: Final = re.compile(r"[0-9a-z][0-9a-z-]*")
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def _path(given: Path | None) -> Path:
@@ -60,9 +67,9 @@ def _fail(error: PolicyError, *, as_json: bool) -> NoReturn:
     if as_json:
         problems = error.problems if isinstance(error, PolicyFileError) else ()
         found = [{"file": p.file, "line": p.line, "column": p.column, "message": p.message} for p in problems]
-        typer.echo(json.dumps({"ok": False, "errors": found or [{"message": str(error)}]}))
+        print_json_lines([{"ok": False, "errors": found or [{"message": str(error)}]}])
     else:
-        typer.echo(str(error), err=True)
+        typer.echo(printable_lines(error), err=True)
     raise typer.Exit(1)
 
 
@@ -81,19 +88,19 @@ def check(path: PolicyPath = None, *, as_json: AsJson = False, strict: bool = Fa
     """
     sources = _load(_path(path), as_json=as_json)
     policy = compile_sources(sources)
-    count = sum(len(source.content.rules) for source in sources)
+    rules = sum(len(source.content.rules) for source in sources)
     found = _remarks(sources, policy)
     failed = strict and bool(found)
     if as_json:
         covers = {rule.id: describe_coverage(rule) for source in sources for rule in source.content.rules}
-        shown = {"ok": not failed, "rules": count, "errors": [], "remarks": found, "covers": covers}
-        typer.echo(json.dumps(shown))
+        shown = {"ok": not failed, "rules": rules, "errors": [], "remarks": found, "covers": covers}
+        print_json_lines([shown])
     else:
         for remark in found:
             words = f"{remark['rule']} {remark['message']}".strip()
             typer.echo(f"{remark['at']}: {remark['kind']}: {words}")
         _echo_coverage(sources)
-        typer.echo(f"{count} rules in {len(sources)} files, default {policy.default}: no errors")
+        typer.echo(f"{count(rules, 'rule')} in {count(len(sources), 'file')}, default {policy.default}: no errors")
     # Remarks are guesses: by default they must not break a pipeline.
     raise typer.Exit(1 if failed else 0)
 
@@ -105,7 +112,7 @@ def _echo_coverage(sources: tuple[PolicySource, ...]) -> None:
         if rule.action == "redact":
             typer.echo(f"{rule.id} masks: {describe_coverage(rule)}")
     if others := sum(rule.action != "redact" for rule in silent):
-        typer.echo(f"{others} other rules without methods: tools/call only")
+        typer.echo(f"{count(others, 'other rule')} without `methods`: for tools/call alone")
 
 
 def _remarks(sources: tuple[PolicySource, ...], policy: CompiledPolicy) -> list[dict[str, str]]:
@@ -149,25 +156,24 @@ def run(path: PolicyPath = None, *, as_json: AsJson = False) -> None:
             for r in results
         ]
         rows = [{"rule": c.rule, "matching": c.matching, "silent": c.silent, "complete": c.complete} for c in covered]
-        typer.echo(json.dumps({"ok": not failed, "tests": shown, "coverage": rows}))
+        print_json_lines([{"ok": not failed, "tests": shown, "coverage": rows}])
     else:
         _show_tests(results, covered)
     raise typer.Exit(1 if failed else 0)
 
 
 def _show_tests(results: tuple[TestResult, ...], covered: tuple[Coverage, ...]) -> None:
-    console = Console()
-    table = Table("rule", "matches", "stays silent", "covered")
-    for rule in covered:
-        table.add_row(escape(rule.rule), str(rule.matching), str(rule.silent), "yes" if rule.complete else "no")
-    console.print(table)
+    columns = ("rule", "matches", "stays silent", "covered")
+    rows = [(rule.rule, rule.matching, rule.silent, "yes" if rule.complete else "no") for rule in covered]
+    if rows:
+        print_table(columns, rows, right=("matches", "stays silent"))
     failed = [result for result in results if not result.passed]
     for result in failed:
         message = f"{result.rule} test {result.number}: expected {result.expected}, got {result.got}: {result.call}"
-        console.print(f"[red]failed[/red] {escape(message)}", soft_wrap=True)
+        stdout_console().print(Text.assemble(("failed", "red"), f" {printable(message)}"), soft_wrap=True)
     complete = sum(1 for rule in covered if rule.complete)
-    passed = len(results) - len(failed)
-    console.print(f"{passed} of {len(results)} tests passed; {complete} of {len(covered)} rules covered")
+    passed = f"{len(results) - len(failed)} of {count(len(results), 'test')}"
+    typer.echo(f"{passed} passed; {complete} of {count(len(covered), 'rule')} covered")
 
 
 @app.command(
@@ -191,14 +197,11 @@ def explain(
 
     Of a recorded call, secrets in the arguments are masked.
     """
-    try:
-        policy = load_policy(_path(path), builtin())
-        asked = _read_call(call, partial(trail_settings, None, state_dir, config))
-    except PolicyError as error:
-        _fail(error, as_json=as_json)
+    policy = load_policy(_path(path), builtin())
+    asked = _read_call(call, partial(trail_settings, None, state_dir, config))
     explanation = explain_call(policy, asked)
     if as_json:
-        typer.echo(json.dumps(explanation.data()))
+        typer.echo(format_json(explanation.data()))
     else:
         _show_explanation(explanation)
 
@@ -233,34 +236,37 @@ def _parse_call(text: str | bytes, source: str) -> Call:
 
 
 def _show_explanation(explanation: Explanation) -> None:
-    console = Console()
     decision = explanation.decision
     title = f"{decision.outcome} · {decision.reason}" + (f" · {decision.rule}" if decision.rule else "")
-    tree = Tree(escape(title))
-    tree.add(escape(f"because {explanation.because}"))
+    tree = Tree(_plain(title))
+    tree.add(_plain(f"because {explanation.because}"))
     # What decided comes first, then what matched too, then the rest.
     for trace in sorted(explanation.looked_at, key=lambda trace: (trace.rule != decision.rule, not trace.matched)):
         mark = "matched" if trace.matched else "did not match"
-        branch = tree.add(escape(f"{trace.rule} ({trace.action}, {trace.mode}) {mark}: {trace.why}"))
+        branch = tree.add(_plain(f"{trace.rule} ({trace.action}, {trace.mode}) {mark}: {trace.why}"))
         if trace.condition is not None:
             _show_step(branch, trace.condition)
     for rule, why in explanation.passed_over:
-        tree.add(escape(f"{rule} passed over, {why}"))
-    console.print(tree)
+        tree.add(_plain(f"{rule} passed over, {why}"))
+    stdout_console().print(tree)
 
 
 def _show_step(branch: Tree, step: ConditionTrace) -> None:
     label = f"{step.asks}: {step.answer}" + (f" ({step.trouble})" if step.trouble else "")
-    node = branch.add(escape(label))
+    node = branch.add(_plain(label))
     for view in step.views:
-        node.add(escape(f"view {view}"))
+        node.add(_plain(f"view {view}"))
     for part in step.parts:
         _show_step(node, part)
 
 
+def _plain(text: str) -> Text:
+    return Text(printable(text))
+
+
 @app.command(epilog="Example:  interlock policy schema > policy.schema.json")
-def schema() -> None:
+def schema(as_json: OneLine = False) -> None:  # noqa: FBT002
     """Print the JSON Schema of a policy file, for editors."""
     made = PolicyFile.model_json_schema(by_alias=True)
     made["$schema"] = "https://json-schema.org/draft/2020-12/schema"
-    typer.echo(json.dumps(made, indent=2))
+    print_schema(made, as_json=as_json)

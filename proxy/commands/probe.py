@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import re
 import signal
@@ -16,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from proxy.commands.options import ConfigFile, StateDir
-from proxy.commands.terminal import printable, printable_lines
+from proxy.commands.terminal import count, print_error, print_json_lines, printable, printable_lines, stdout_console
 from proxy.config import Settings, load_settings
 from proxy.errors import ConfigError, StartError, TracingError
 from proxy.probe import baseline
@@ -39,7 +38,9 @@ STYLES = {"high": "bold red", "info": "yellow"}
 
 
 def probe(
-    command: Annotated[list[str], typer.Argument(help="The server's command and arguments, after --; or a URL.")],
+    command: Annotated[
+        list[str], typer.Argument(metavar="COMMAND", help="The server's command and arguments, after --; or a URL.")
+    ],
     transport: Annotated[
         Literal["stdio", "http"], typer.Option(help="How to reach it; over http only its declarations are checked.")
     ] = "stdio",
@@ -79,12 +80,11 @@ def probe(
         else:
             report = _probe_local(settings, name, command, _variables(env or []), repeats, call_timeout, known)
     except (TracingError, StartError) as error:
-        said = str(error).removeprefix("interlock run: ")
-        Console(stderr=True, soft_wrap=True).print(Text.assemble(("error:", "bold red"), f" {printable_lines(said)}"))
+        print_error(str(error).removeprefix("interlock run: "), as_json=as_json)
         raise typer.Exit(IMPOSSIBLE if isinstance(error, TracingError) else OTHER_ERROR) from None
     _keep(settings, name, report, known=known, accept=accept)
     if as_json:
-        typer.echo(json.dumps(report.data(), ensure_ascii=False))
+        print_json_lines([report.data()])
     else:
         _print(report)
     worst = report.worst()
@@ -163,8 +163,9 @@ def _keep(
 
 
 def _print(report: ProbeReport) -> None:
-    console = Console(soft_wrap=True, highlight=False, markup=False)
-    console.print(Text.assemble((printable(report.server["name"]), "bold"), f", {len(report.tools)} tools"))
+    console = stdout_console()
+    console.soft_wrap = True
+    console.print(Text.assemble((printable(report.server["name"]), "bold"), f", {count(len(report.tools), 'tool')}"))
     for tool in report.tools:
         _print_tool(console, tool, [found for found in report.findings if found.tool == tool.name])
     others = {tool.name for tool in report.tools}
@@ -175,7 +176,7 @@ def _print(report: ProbeReport) -> None:
         if said:
             console.print(f"\n{printable_lines(said)}")
     counts = {level: sum(found.severity == level for found in report.findings) for level in ("high", "info")}
-    console.print(f"\n{len(report.findings)} findings: {counts['high']} high, {counts['info']} info")
+    console.print(f"\n{count(len(report.findings), 'finding')}: {counts['high']} high, {counts['info']} info")
 
 
 def _print_tool(console: Console, tool: ToolReport, findings: list[ProbeFinding]) -> None:
@@ -195,7 +196,9 @@ def _observed(seen: dict[str, dict[str, object]]) -> str:
     for capability, found in seen.items():
         targets = found["targets"]
         shown = ", ".join(map(printable, targets[:4])) if isinstance(targets, list) else ""
-        parts.append(f"{capability} ({shown})" if shown else f"{capability} ({found['count']} times)")
+        parts.append(
+            f"{capability} ({shown})" if shown else f"{capability} ({count(int(str(found['count'])), 'time')})"
+        )
     return "; ".join(parts) or "nothing outside its own process"
 
 

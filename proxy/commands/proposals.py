@@ -10,13 +10,20 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, store_settings, takes
 from proxy.commands.review import Review, find_token, open_review
-from proxy.commands.terminal import print_json_lines, print_table, printable
+from proxy.commands.terminal import (
+    COLOURS,
+    LineTable,
+    count,
+    print_json_lines,
+    print_note,
+    print_pairs,
+    printable,
+    short_id,
+)
 from proxy.commands.time_format import format_time
 from proxy.core.approvals import NextCalls
 from proxy.core.model import JsonObject
@@ -30,7 +37,8 @@ TokenFile = Annotated[
     typer.Option(help="File with the operator's token; default: INTERLOCK_OPERATOR_TOKEN, then the first operator's."),
 ]
 Reason = typer.Option("--reason", help="Reason; it is recorded.")
-_COLOURS = {"pending": "yellow", "approved": "green", "rejected": "red", "blocked": "red"}
+NO_PROPOSALS = "No proposals; a call that a rule with `action: two_phase` matches becomes one."
+NO_STANDING = "No standing approvals; `interlock proposals approve ID --next 5` gives one."
 
 
 @dataclass(frozen=True)
@@ -73,7 +81,7 @@ def show(options: ReviewOptions, proposal: Id, as_json: AsJson = False) -> None:
     """Show a proposal: the call, its score, the agent, and the time left."""
     found = options.ask(lambda review: review.show(proposal))
     if as_json:
-        typer.echo(json.dumps(found))
+        print_json_lines([found])
     else:
         _print_one(found)
 
@@ -115,20 +123,24 @@ def standing(
     if as_json:
         print_json_lines(found)
         return
+    columns = ("standing approval", "state", "left", "until (UTC)", "operator", "calls", "may vary")
+    table = LineTable(columns, whole=columns[:4])
     rows = [
         (
-            printable(one["standing_id"]),
+            short_id(one["standing_id"], table.console),
             one["state"],
             f"{one['remaining']} of {one['granted']}",
-            _when(one["expires_at"]),
+            format_time(one["expires_at"]),
             printable(one["operator"]),
             f"{_call(one)} for {printable(one['principal'])}",
             printable(", ".join(one["vary"])),
         )
         for one in found
     ]
-    columns = ("standing approval", "state", "left", "until", "operator", "calls", "may vary")
-    print_table(columns, rows, "No standing approvals.")
+    if rows:
+        table.print(rows)
+    else:
+        typer.echo(NO_STANDING)
 
 
 @app.command(epilog="Example:  interlock proposals revoke 01989f2e-7a31 --reason 'done'")
@@ -142,9 +154,10 @@ def revoke(
     """Revoke a standing approval; it lets no more calls through."""
     revoked = options.ask(lambda review: review.revoke_standing(standing_id, reason))
     if as_json:
-        typer.echo(json.dumps(revoked))
+        print_json_lines([revoked])
         return
-    typer.echo(f"Revoked: {printable(revoked['standing_id'])}; {revoked['remaining']} calls were left.", err=True)
+    left = f"{count(revoked['remaining'], 'call')} {'was' if revoked['remaining'] == 1 else 'were'} left"
+    print_note(f"Revoked: {printable(revoked['standing_id'])}; {left}.")
 
 
 @app.command(epilog="Example:  interlock proposals reject 01989f2e-7a31 --reason 'wrong account'")
@@ -160,27 +173,27 @@ def reject(
 
 
 def _print_list(found: Iterable[JsonObject]) -> None:
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in ("proposal", "state", "left", "score"):
-        table.add_column(name, no_wrap=True)
-    for name in ("agent", "call"):
-        table.add_column(name, overflow="fold")
-    for one in found:
-        table.add_row(
-            printable(one["proposal_id"]),
-            Text(one["state"], _COLOURS.get(one["state"], "")),
+    columns = ("proposal", "state", "left", "score", "agent", "call")
+    table = LineTable(columns, whole=columns[:3])
+    rows = [
+        (
+            short_id(one["proposal_id"], table.console),
+            Text(one["state"], COLOURS.get(one["state"], "")),
             _left(one),
             _score(one),
             printable(one["principal"]),
             _call(one),
         )
-    Console(markup=False).print(table if table.row_count else "No proposals.")
+        for one in found
+    ]
+    if rows:
+        table.print(rows)
+    else:
+        typer.echo(NO_PROPOSALS)
 
 
 def _print_one(one: JsonObject) -> None:
-    for name, value in _lines(one):
-        if value:
-            typer.echo(f"{name + ':':<12} {value}")
+    print_pairs((name, value) for name, value in _lines(one) if value)
     typer.echo("arguments (masked):")
     typer.echo(json.dumps(one["arguments"], indent=1))
     if last := one["last_approved"]:
@@ -214,13 +227,13 @@ def _lines(one: JsonObject) -> Iterable[tuple[str, str]]:
 
 def _print_decided(decided: JsonObject, *, as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps(decided))
+        print_json_lines([decided])
         return
     what = f"{_call(decided)} for {printable(decided['principal'])}"
     left = f"; the agent has {_left(decided)} to commit" if decided["state"] == State.APPROVED else ""
     if decided["state"] == State.PENDING:
         left = f"; {decided['approvals']} of {decided['people']} people have approved"
-    typer.echo(f"{decided['state'].capitalize()}: {printable(decided['proposal_id'])} ({what}){left}.", err=True)
+    print_note(f"{decided['state'].capitalize()}: {printable(decided['proposal_id'])} ({what}){left}.")
 
 
 # Names come from agents and servers: `printable` keeps them from driving the operator's terminal.
@@ -241,4 +254,4 @@ def _left(one: JsonObject) -> str:
 
 
 def _when(seconds: Any) -> str:
-    return f"{format_time(seconds)[:19]} UTC"
+    return f"{format_time(seconds)} UTC"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
 import json
 import time
 from dataclasses import asdict
@@ -12,13 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from proxy.audit.event import Filter
 from proxy.audit.reader import open_audit
 from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, trail_settings
-from proxy.commands.time_format import parse_age
+from proxy.commands.terminal import LineTable, count, print_json_lines, printable, short_id
+from proxy.commands.time_format import format_time, parse_age
 from proxy.policy.load import load_policy
 from proxy.policy.replay import ChangedDecision, Replay
 from proxy.policy.replay import replay as decide_again
@@ -54,9 +52,8 @@ def replay(
     settings = trail_settings(database_url, state_dir, config)
     outcome = decide_again(policy, recorded_events(settings, earliest))
     if as_json:
-        for change in outcome.changes:
-            typer.echo(json.dumps({"kind": "change", **asdict(change)}, ensure_ascii=False))
-        typer.echo(json.dumps({"kind": "summary", **outcome.data()}))
+        print_json_lines({"kind": "change", **asdict(change)} for change in outcome.changes)
+        print_json_lines([{"kind": "summary", **outcome.data()}])
     else:
         _show(outcome)
     # Not 1: a script must tell a policy that changes decisions from one that does not load.
@@ -77,38 +74,31 @@ def recorded_events(settings: Settings, since: float) -> Iterator[dict[str, Any]
 
 
 def _show(outcome: Replay) -> None:
-    console = Console(soft_wrap=True, highlight=False)
     if outcome.changes:
-        table = Table(box=None, header_style="bold", pad_edge=False)
-        for name in ("time", "agent", "server", "tool or method", "was", "would be", "call", ""):
-            table.add_column(name, overflow="fold")
-        for change in outcome.changes:
-            table.add_row(*map(escape, _row(change)))
-        console.print(table)
-    console.print(
-        f"{len(outcome.changes)} of {outcome.decided} recorded calls would be decided differently; "
-        f"{outcome.passed_over} were refused for other reasons than policy and left out."
-    )
+        columns = ("time (UTC)", "was", "would be", "agent", "server", "tool or method", "call", "masked")
+        table = LineTable(columns, whole=("time (UTC)", "call"))
+        table.print([_row(change, table.console) for change in outcome.changes])
+    decided = count(outcome.decided, "recorded call")
+    typer.echo(f"{len(outcome.changes)} of {decided} would be decided differently.")
+    if outcome.passed_over:
+        typer.echo(f"Left out, since refused for other reasons than policy: {count(outcome.passed_over, 'call')}.")
     if outcome.masked:
-        console.print(
-            f"{outcome.masked} decisions depend on masked arguments (the log has no secrets): "
-            "the real calls may be decided differently."
+        typer.echo(
+            f"{count(outcome.masked, 'decision')} {'depends' if outcome.masked == 1 else 'depend'} on masked arguments "
+            "(the log has no secrets): the real calls may be decided differently."
         )
 
 
-def _row(change: ChangedDecision) -> tuple[str, ...]:
-    when = f"{dt.datetime.fromtimestamp(change.time, dt.UTC):%m-%d %H:%M:%S}" if change.time is not None else ""
+def _row(change: ChangedDecision, console: Console) -> tuple[str, ...]:
     return (
-        when,
-        change.agent,
-        change.server,
-        change.tool or change.method,
+        format_time(change.time),
         _verdict(change.was, change.was_reason, change.was_rule),
         _verdict(change.now, change.now_reason, change.now_rule),
-        change.call_id or "",
-        "masked arguments" if change.masked else "",
+        *map(printable, (change.agent, change.server, change.tool or change.method)),
+        short_id(change.call_id, console),
+        "yes" if change.masked else "",
     )
 
 
 def _verdict(outcome: str, reason: str | None, rule: str | None) -> str:
-    return f"{outcome} ({rule or reason})"
+    return printable(f"{outcome} ({rule or reason})")

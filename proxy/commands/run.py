@@ -19,10 +19,15 @@ Examples:
   interlock run -- npx -y @modelcontextprotocol/server-everything
   interlock run --server-name files --agent build-bot -- uvx mcp-server-git --repository .
 """
+RunJson = Annotated[
+    bool, typer.Option("--json", help="Print log lines and errors as JSON on stderr; stdout is the server's.")
+]
 
 
 def run(
-    command: Annotated[list[str], typer.Argument(help="The server's command and its arguments, after --.")],
+    command: Annotated[
+        list[str], typer.Argument(metavar="COMMAND", help="The server's command and its arguments, after --.")
+    ],
     server_name: Annotated[
         str | None,
         typer.Option(help="The server's name in policies, pins and the audit log; default: its package or program."),
@@ -37,6 +42,7 @@ def run(
     state_dir: StateDir = None,
     log_level: Annotated[str | None, typer.Option(help="Lowest level to log on stderr; default: warning.")] = None,
     config: ConfigFile = None,
+    as_json: RunJson = False,  # noqa: FBT002
 ) -> None:
     """Run a stdio MCP server behind the proxy.
 
@@ -50,5 +56,5 @@ def run(
     from proxy.runtime.stdio_run import run_server  # noqa: PLC0415  slow to import, not needed for --help
 
     raise typer.Exit(
-        run_server(RunFlags(tuple(command), server_name, agent, policy, trace, state_dir, log_level, config))
+        run_server(RunFlags(tuple(command), server_name, agent, policy, trace, state_dir, log_level, config, as_json))
     )

@@ -26,6 +26,7 @@ class RunFlags(NamedTuple):
     state_dir: Path | None = None
     log_level: str | None = None
     config: Path | None = None
+    as_json: bool = False  # log lines and errors; not in the plain form
 
 
 class DecideFlags(NamedTuple):
@@ -35,14 +36,15 @@ class DecideFlags(NamedTuple):
     policy: Path | None = None
     state_dir: Path | None = None
     config: Path | None = None
+    as_json: bool = False  # errors; not in the plain form
 
 
 def _named(fields: Iterable[str]) -> dict[str, str]:
     return {f"--{name.strip('_').replace('_', '-')}": name for name in fields}
 
 
-_RUN: Final = _named(RunFlags._fields[1:])
-_DECIDE: Final = _named(DecideFlags._fields[1:])
+_RUN: Final = _named(RunFlags._fields[1:-1])
+_DECIDE: Final = _named(DecideFlags._fields[1:-1])
 _STDIN: Final = "--stdin"
 
 

@@ -25,7 +25,7 @@ from proxy.commands.config_files import (
     plan_undo,
 )
 from proxy.commands.options import AsJson
-from proxy.commands.terminal import print_json_lines, print_note, printable
+from proxy.commands.terminal import count, print_diff, print_json_lines, print_note, printable
 from proxy.errors import ConfigError
 
 EPILOG = """
@@ -188,15 +188,14 @@ def _show(found: Sequence[Planned]) -> None:
             print_note(printable(f"  {name}: {verb}"))
         for name, why in _reasons(planned).items():
             print_note(printable(f"  {name}: not changed, {why}"))
-        sys.stdout.write(planned.change.difference())
-        sys.stdout.flush()
+        print_diff(planned.change.difference())
 
 
-def _agreed(count: int) -> bool:
+def _agreed(files: int) -> bool:
     """Ask whether to make the changes; without a terminal nobody can answer."""
     if not sys.stdin.isatty():
         return False
-    return typer.confirm(f"Change {count} {'file' if count == 1 else 'files'}?", err=True)
+    return typer.confirm(f"Change {count(files, 'file')}?", err=True)
 
 
 def _conclude(found: Sequence[Planned], acts: Sequence[Planned], *, applied: bool, dry_run: bool, undo: bool) -> None:
@@ -211,6 +210,7 @@ def _conclude(found: Sequence[Planned], acts: Sequence[Planned], *, applied: boo
     elif not applied:
         print_note("Nothing was changed. Run it again with --yes to make these changes.")
     elif undo:
-        print_note("Restart the clients to apply it.")
+        print_note(f"Changed {count(len(acts), 'file')}. Restart the clients to apply it.")
     else:
-        print_note("Restart the clients to apply it. `interlock setup --undo` takes it back.")
+        print_note(f"Changed {count(len(acts), 'file')}. Restart the clients to apply it.")
+        print_note("`interlock setup --undo` takes it back.")

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import typer
-from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 
 from proxy.audit.backlog import Backlog, read_backlog
 from proxy.commands.options import AsJson, ConfigFile, StateDir, state_folder
+from proxy.commands.terminal import count, print_json_lines, print_pairs, printable, printable_lines, stdout_console
 from proxy.commands.time_format import format_time
 from proxy.system import run_file
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from proxy.system.run_file import RunningProxy
 
 EPILOG = "Example:  interlock status --json"
@@ -34,44 +35,27 @@ def status(state_dir: StateDir = None, config: ConfigFile = None, as_json: AsJso
     running, audit = run_file.read(folder), read_backlog(folder, time.time())
     if as_json:
         report = {"running": running is not None, **(asdict(running) if running else {}), "audit": asdict(audit)}
-        typer.echo(json.dumps(report))
-    elif running is None:
-        Console(soft_wrap=True, highlight=False).print(
-            f"No proxy runs on {escape(str(folder))}. Start one with `interlock up`, or give --state-dir."
-        )
+        print_json_lines([report])
     else:
-        _show(running)
-    if not as_json:
-        _show_audit(audit)
+        _show(running, audit, printable(folder))
     # A script that deploys a policy must see that it did not take effect.
     raise typer.Exit(0 if running is not None and running.policy_problem is None else 1)
 
 
-def _show_audit(audit: Backlog) -> None:
-    console = Console(soft_wrap=True, highlight=False)
-    waiting = f"{audit.events} events wait for the store"
-    lag = f", the oldest for {audit.lag_seconds:.0f} s" if audit.lag_seconds is not None else ""
-    console.print(f"{'audit':<12} {waiting}{lag}")
-    if audit.rejected:
-        console.print(f"[bold red]REJECTED[/]: the store refused {audit.rejected} events, which were set aside.")
-    for problem in audit.problems:
-        console.print(f"[bold red]AUDIT PROBLEM[/]: [red]{escape(problem)}[/]")
+def _show(running: RunningProxy | None, audit: Backlog, folder: str) -> None:
+    if running is None:
+        typer.echo(f"No proxy runs on {folder}. Start one with `interlock up`, or give --state-dir.")
+    else:
+        typer.echo(f"interlock runs (process {running.pid}, since {format_time(running.started)} UTC).")
+    facts = _facts(running) if running is not None else []
+    print_pairs((name, printable(value)) for name, value in [*facts, ("audit", _backlog(audit))])
+    console = stdout_console()
+    for title, problem in _problems(running, audit):
+        console.print(Text.assemble((title, "bold red"), f": {printable_lines(problem)}"), soft_wrap=True)
 
 
-def _workers(running: RunningProxy) -> str:
-    serving = sum(worker.serves for worker in running.workers)
-    each = ", ".join(
-        f"{worker.number}: {f'process {worker.pid}' if worker.pid else 'being replaced'}"
-        + (f", replaced {worker.restarts} times" if worker.restarts else "")
-        for worker in running.workers
-    )
-    return f"{serving} of {len(running.workers)} serve ({each})"
-
-
-def _show(running: RunningProxy) -> None:
-    console = Console(soft_wrap=True, highlight=False)
-    console.print(f"interlock runs (process {running.pid}, since {format_time(running.started)[:19]} UTC).")
-    for name, value in (
+def _facts(running: RunningProxy) -> list[tuple[str, str]]:
+    return [
         ("listens on", running.listen),
         ("mode", running.mode),
         ("policy", running.policy),
@@ -81,8 +65,30 @@ def _show(running: RunningProxy) -> None:
         ("health", f"http://{running.health}/readyz" if running.health else "off"),
         ("console", running.console or "off"),
         ("workers", _workers(running)),
-    ):
-        console.print(f"{name:<12} {escape(value)}")
-    if running.policy_problem is not None:
-        console.print("\n[bold red]POLICY PROBLEM[/]: the policy on disk is invalid; the version above stays in force.")
-        console.print(f"[red]{escape(running.policy_problem)}[/]")
+    ]
+
+
+def _backlog(audit: Backlog) -> str:
+    waiting = f"{count(audit.events, 'event')} {'waits' if audit.events == 1 else 'wait'} for the store"
+    return waiting + (f", the oldest for {audit.lag_seconds:.0f} s" if audit.lag_seconds is not None else "")
+
+
+def _workers(running: RunningProxy) -> str:
+    serving = sum(worker.serves for worker in running.workers)
+    each = ", ".join(
+        f"{worker.number}: {f'process {worker.pid}' if worker.pid else 'being replaced'}"
+        + (f", replaced {count(worker.restarts, 'time')}" if worker.restarts else "")
+        for worker in running.workers
+    )
+    return f"{serving} of {len(running.workers)} {'serves' if serving == 1 else 'serve'} ({each})"
+
+
+def _problems(running: RunningProxy | None, audit: Backlog) -> Iterator[tuple[str, str]]:
+    if running is not None and running.policy_problem is not None:
+        yield "POLICY PROBLEM", "the policy on disk is invalid; the version above stays in force."
+        yield "because", running.policy_problem
+    if audit.rejected:
+        refused = f"the store refused {count(audit.rejected, 'event')}"
+        yield "REJECTED", f"{refused}, which {'was' if audit.rejected == 1 else 'were'} set aside."
+    for problem in audit.problems:
+        yield "AUDIT PROBLEM", problem

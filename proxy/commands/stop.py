@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import signal
@@ -11,6 +10,7 @@ from typing import Annotated
 import typer
 
 from proxy.commands.options import AsJson, ConfigFile, StateDir, state_folder
+from proxy.commands.terminal import print_json_lines, printable
 from proxy.errors import InterlockError
 from proxy.system import run_file
 
@@ -61,4 +61,7 @@ def _end(pid: int, timeout: float) -> bool:
 
 
 def _say(as_json: bool, report: dict[str, object], text: str) -> None:  # noqa: FBT001
-    typer.echo(json.dumps(report) if as_json else text)
+    if as_json:
+        print_json_lines([report])
+    else:
+        typer.echo(printable(text))

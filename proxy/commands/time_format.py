@@ -7,6 +7,7 @@ import re
 
 from proxy.errors import ConfigError
 
+SECONDS = len("2026-01-31 18:00:00")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _AGE = re.compile(r"([0-9]{1,9})([smhdw])")
 
@@ -39,12 +40,12 @@ def parse_time(text: str, option: str, now: float) -> float:
 
 
 def format_time(moment: float | None) -> str:
-    """Return a time in UTC to the millisecond; an empty string for None."""
+    """Return a time in UTC to the second, as every command prints it; an empty string for None."""
+    return format_exact_time(moment)[:SECONDS]
+
+
+def format_exact_time(moment: float | None) -> str:
+    """Return a time in UTC to the millisecond, for what happens within a second; an empty string for None."""
     if moment is None:
         return ""
     return f"{dt.datetime.fromtimestamp(moment, dt.UTC):%Y-%m-%d %H:%M:%S.%f}"[:-3]
-
-
-def format_minute(moment: float | None) -> str:
-    """Return a time in UTC to the minute; an empty string for None."""
-    return format_time(moment)[:16]

@@ -9,7 +9,7 @@ import typer
 
 from proxy.commands.options import AsJson, ConfigFile, StateDir, state_folder
 from proxy.commands.terminal import print_json_lines, print_note, print_table
-from proxy.commands.time_format import format_minute
+from proxy.commands.time_format import format_time
 from proxy.identity.token_file import Tokens
 
 
@@ -24,22 +24,29 @@ def token_app(
     app = typer.Typer(help=summary, no_args_is_help=True)
     Name = Annotated[str, typer.Argument(help=name_help)]  # noqa: N806  a type
 
-    def add(name: Name, state_dir: StateDir = None, config: ConfigFile = None) -> None:
+    def add(name: Name, state_dir: StateDir = None, config: ConfigFile = None, as_json: AsJson = False) -> None:  # noqa: FBT002
         token = kind(state_folder(state_dir, config)).add(name)
-        print_note(f"{role.capitalize()} {name} added. The token is shown only once; {usage.format(name=name)}")
+        if as_json:
+            print_json_lines([{role: name, "token": token}])
+            return
+        print_note(f"{role.capitalize()} {name} added. The token is shown only once:")
         typer.echo(token)
+        print_note(usage.format(name=name))
 
     def list_names(state_dir: StateDir = None, config: ConfigFile = None, as_json: AsJson = False) -> None:  # noqa: FBT002
         names = kind(state_folder(state_dir, config)).names()
         if as_json:
             print_json_lines({role: name, "added": added} for name, added in names.items())
             return
-        rows = [(name, format_minute(added)) for name, added in names.items()]
-        print_table((role, "added"), rows, f"No {role}s yet: interlock {role}s add NAME")
+        rows = [(name, format_time(added)) for name, added in names.items()]
+        print_table((role, "added (UTC)"), rows, f"No {role}s yet; `interlock {role}s add NAME` adds one.")
 
-    def revoke(name: Name, state_dir: StateDir = None, config: ConfigFile = None) -> None:
+    def revoke(name: Name, state_dir: StateDir = None, config: ConfigFile = None, as_json: AsJson = False) -> None:  # noqa: FBT002
         kind(state_folder(state_dir, config)).revoke(name)
-        print_note(f"{role.capitalize()} {name} revoked.")
+        if as_json:
+            print_json_lines([{role: name, "revoked": True}])
+        else:
+            print_note(f"{role.capitalize()} {name} revoked.")
 
     # typer reads annotations from the module's names, and `Name` is a local one.
     for function in (add, revoke):

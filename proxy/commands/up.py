@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import json
 import os
 import shlex
 import shutil
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -33,6 +35,9 @@ Examples:
 """
 
 
+UpJson = Annotated[
+    bool, typer.Option("--json", help="Print where it listens as one JSON object, and log lines and errors as JSON.")
+]
 # What the command line parses a setting as; all others are text, which the settings parse themselves.
 _TYPES = {"int": int, "float": float, "bool": bool, "Seconds": float, "UserPath": Path, "UserPath | None": Path}
 
@@ -49,16 +54,20 @@ def _parameter(name: str) -> inspect.Parameter:
 
 def up(**flags: Any) -> None:
     """Run the proxy until SIGTERM or Ctrl-C."""
-    config = flags.pop("config")
+    config, as_json = flags.pop("config"), flags.pop("as_json")
     given = {name: value for name, value in flags.items() if value not in (None, [])}
     settings = load_settings(given, config_file=config).settings
-    log_setup.configure(settings.log_level, settings.log_format)
-    _announce_first_start(settings)
+    log_setup.configure(settings.log_level, "json" if as_json else settings.log_format)
+    if not as_json:
+        _announce_first_start(settings)
     gc_tuning.pause_collection()
     lean_imports.import_only_what_is_used()
     from proxy.runtime.supervisor import Supervisor  # noqa: PLC0415  imports mitmproxy, which is slow
 
     def announce(running: RunningProxy) -> None:
+        if as_json:
+            _print(json.dumps({"running": True, **asdict(running)}))
+            return
         _announce(running)
         _announce_console(running, settings)
 
@@ -71,6 +80,7 @@ up.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # typer rea
     [
         *(_parameter(name) for name in Settings.model_fields if name != "trace"),
         inspect.Parameter("config", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=ConfigFile),
+        inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=UpJson),
     ]
 )
 

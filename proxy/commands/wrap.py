@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +10,7 @@ import typer
 from proxy.agent.client_config import syntax_of
 from proxy.commands.config_files import Change, ServerRewriter, interlock_words, plan, plan_undo
 from proxy.commands.options import AsJson
-from proxy.commands.terminal import print_json_lines, print_note
+from proxy.commands.terminal import print_diff, print_json_lines, print_note
 from proxy.errors import ConfigError
 
 EPILOG = """
@@ -48,7 +47,7 @@ def wrap(
         print_json_lines([shown | {"applied": not dry_run and change.after != change.before}])
         return
     if dry_run:
-        sys.stdout.write(change.difference())
+        print_diff(change.difference())
     for line in _told(change, dry_run=dry_run):
         print_note(line)
 

@@ -16,6 +16,7 @@ from proxy.doctor.findings import CheckResult, fail, ok, warn
 from proxy.errors import InterlockError, StoreUnavailableError
 from proxy.store.migrate import migrations
 from proxy.store.sqlite import STORE_FILE, check_version
+from proxy.system.terminal_text import count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,12 +31,12 @@ OLDEST_POSTGRES = 15
 def backlog(settings: Settings) -> Iterator[CheckResult]:
     # Read without opening for writing: a doctor run by root must not leave files that the proxy cannot write.
     waiting = read_backlog_untouched(settings.state_dir, time.time())
-    said = f"{waiting.events} events wait for the store"
+    said = f"{count(waiting.events, 'event')} {'waits' if waiting.events == 1 else 'wait'} for the store"
     for problem in waiting.problems:
         yield fail("audit log", problem, "repair the store; the events stay in the local log until then")
     if waiting.rejected:
         mend = "find them in the table `rejected` of their log (docs/audit.md)"
-        yield warn("audit log", f"the store refused {waiting.rejected} events, which were set aside", mend)
+        yield warn("audit log", f"the store refused {count(waiting.rejected, 'event')}, now set aside", mend)
     if waiting.lag_seconds is not None and waiting.lag_seconds > LATE_SECONDS:
         said += f", the oldest for {waiting.lag_seconds:.0f} s"
         yield warn("audit log", said, "start the proxy, which moves them; if it runs, read its log")

@@ -9,6 +9,7 @@ from proxy.errors import PolicyError
 from proxy.policy.load import compile_sources, load_sources
 from proxy.policy.rule_tests import run_tests
 from proxy.redact.detector_catalog import builtin
+from proxy.system.terminal_text import count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +28,7 @@ def rules_and_tests(path: Path) -> Iterator[CheckResult]:
     results = run_tests(rules, egress)
     failed = [result for result in results if not result.passed]
     if failed:
-        said = f"{len(failed)} of {len(results)} tests in {path} fail, the first of rule {failed[0].rule}"
+        said = f"{len(failed)} of {count(len(results), 'test')} in {path} failed, the first of rule {failed[0].rule}"
         yield fail("policy", said, f"run `interlock policy test {path}` to see them")
     else:
-        yield ok("policy", f"{path}: {len(rules) + len(egress)} rules, {len(results)} tests pass")
+        yield ok("policy", f"{path}: {count(len(rules) + len(egress), 'rule')}, {count(len(results), 'test')} passed")

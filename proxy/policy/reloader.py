@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -27,13 +27,11 @@ log = structlog.get_logger("interlock.policy")
 POLL_SECONDS = 1.0
 
 
-_STAYS: Final = "the new policy is bad; the old one stays in force"
-
-
-def _one_line(text: str) -> str:
-    """Return the first line of a message, and how many follow."""
-    first, *more = text.splitlines() or [""]
-    return f"{first} (and {len(more)} more lines; see: interlock policy check)" if more else first
+def describe_refusal(problem: str) -> str:
+    """Return one line on a policy that was not taken: where its first error is, what it is, and what holds now."""
+    first, *more = problem.splitlines() or ["it cannot be used"]
+    others = f" (and {len(more)} more: interlock policy check)" if more else ""
+    return f"{first}{others}; the old policy stays in force"
 
 
 class LivePolicy:
@@ -61,6 +59,7 @@ class LivePolicy:
         self._book = book
         self._home = home
         self._parsed = parsed
+        self.quiet = False  # where another process says what became of a reload
         self._requested = asyncio.Event()
         self._stamp = self._fingerprint()
         self._policy, adopt = self._load()
@@ -81,15 +80,18 @@ class LivePolicy:
             self._take(await asyncio.to_thread(self._load))
         except PolicyError as error:
             self.problem = str(error)
-            log.error(_STAYS, path=str(self._path), error=_one_line(self.problem))  # noqa: TRY400  a traceback tells nothing here
+            self._say("error", describe_refusal(self.problem))
         except Exception as error:  # whatever is wrong with the new policy, the old one stays in force
             self.problem = str(error) or type(error).__name__
-            log.exception(_STAYS, path=str(self._path), error=self.problem)
+            log.exception(describe_refusal(self.problem))
         else:
             if self._policy.version != before:
-                log.info("policy in force", path=str(self._path), version=self._policy.version)
+                self._say("info", "policy in force", path=str(self._path), version=self._policy.version)
         self.on_change()
         return self.problem is None
+
+    def _say(self, level: str, event: str, **said: str) -> None:
+        getattr(log, "debug" if self.quiet else level)(event, **said)
 
     def reload_if_changed(self) -> None:
         """Load the files again if they changed: what `watch` does, for a process without an event loop."""

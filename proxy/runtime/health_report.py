@@ -13,6 +13,7 @@ from proxy.audit.backlog import Backlog, read_backlog
 from proxy.audit.local_log_files import log_bytes
 from proxy.metrics.http_server import Reply
 from proxy.system.package_data import version
+from proxy.system.terminal_text import count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -74,7 +75,7 @@ class HealthReport:
         backlog, limit = self._read_backlog(), self._settings.ready_lag
         if backlog.lag_seconds is not None and backlog.lag_seconds > limit:
             why = f" ({'; '.join(backlog.problems)})" if backlog.problems else ""
-            lag = f"the oldest of {backlog.events} events waits for {backlog.lag_seconds:.0f} s"
+            lag = f"the oldest of {count(backlog.events, 'event')} waits for {backlog.lag_seconds:.0f} s"
             yield "store", f"{lag}, which is more than ready_lag ({limit:g} s){why}"
 
     def _read_backlog(self) -> Backlog:

@@ -27,7 +27,7 @@ from proxy.core.model import Answer, Call, Context, Decision, Forward, Outcome, 
 from proxy.errors import ConfigError
 from proxy.gate.gate import Gate
 from proxy.runtime.wiring import preload
-from proxy.system.printable import printable_lines
+from proxy.system.terminal_text import printable_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,14 +45,14 @@ def answer_hook(flags: DecideFlags) -> int:
     # The one boundary: whatever fails, clients only block on exit code 2.
     try:
         _check(flags.format_, stdin=flags.stdin)
-        with _time_limit(SECONDS):
+        with _time_limit(SECONDS, as_json=flags.as_json):
             given = {"policy": flags.policy, "state_dir": flags.state_dir, "default_agent": flags.agent}
             answered = _decide(load_settings(given, config_file=flags.config).settings, flags.format_)
         said, code = FORMATS[flags.format_].answer(answered)
         sys.stdout.write(f"{said}\n" if said else "")
         sys.stdout.flush()
     except Exception as error:  # noqa: BLE001
-        sys.stderr.write(_why(error))
+        sys.stderr.write(_why(error, as_json=flags.as_json))
         if isinstance(error, BrokenPipeError):
             # stdout is closed: to flush it once more at exit would change the exit code.
             sys.stdout = io.StringIO()
@@ -67,15 +67,20 @@ def _check(format_: str, *, stdin: bool) -> None:
         raise ConfigError(f"there is no format {format_!r}; known are {', '.join(FORMATS)}")
 
 
-def _why(error: Exception) -> str:
-    return f"Interlock cannot decide on this call, so it is blocked: {printable_lines(error)}\n"
+def _why(error: Exception, *, as_json: bool) -> str:
+    said = f"Interlock cannot decide on this call, so it is blocked: {error}"
+    if not as_json:
+        return f"{printable_lines(said)}\n"
+    from proxy.commands.terminal import error_object, format_json  # noqa: PLC0415  imports rich, which is slow
+
+    return f"{format_json(error_object(said))}\n"
 
 
 @contextmanager
-def _time_limit(seconds: float) -> Iterator[None]:
+def _time_limit(seconds: float, *, as_json: bool) -> Iterator[None]:
     def late(*_: object) -> NoReturn:
         # At once: an exception here would be raised in the middle of anything, and the gate answers exceptions.
-        os.write(2, _why(TimeoutError(f"it took more than {seconds:g} seconds")).encode())
+        os.write(2, _why(TimeoutError(f"it took more than {seconds:g} seconds"), as_json=as_json).encode())
         os._exit(BLOCK)
 
     before = signal.signal(signal.SIGALRM, late)

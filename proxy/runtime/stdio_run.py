@@ -28,9 +28,12 @@ from proxy.trace.tamper_guard import forbid_inspection
 from proxy.trace.tracer import TracePipe, find_strace, under_strace
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from proxy.commands.run_flags import RunFlags
 
 MAX_NAME = 200
+type Say = Callable[[str], None]
 
 
 class _CannotTraceError(Exception):
@@ -44,7 +47,8 @@ def run_server(given: RunFlags) -> int:
     settings = loaded.settings
     # MCP clients show every line on stderr as an error: only warnings by default.
     level = "warning" if loaded.sources["log_level"] == "default" else settings.log_level
-    log_setup.configure(level, settings.log_format)
+    log_setup.configure(level, "json" if given.as_json else settings.log_format)
+    say = _say_json if given.as_json else _say
     # Fail closed: who requires tokens must not get unauthenticated calls through the side door of stdio.
     if settings.agent_auth == "required":
         raise ConfigError(
@@ -57,10 +61,10 @@ def run_server(given: RunFlags) -> int:
     try:
         launch = plan_launch(given.command, os.environ)
     except StartError as error:
-        sys.stderr.write(f"{error}\n")
+        say(str(error))
         return error.code
     try:
-        strace = _strace(settings.trace, name)
+        strace = _strace(settings.trace, name, say)
     except _CannotTraceError:
         return 1
     context = Context(Principal(settings.default_agent), name, transport="stdio", session=new_id())
@@ -68,10 +72,20 @@ def run_server(given: RunFlags) -> int:
     # where the keys are, through /proc or ptrace.
     set_subreaper()
     forbid_inspection()
-    return asyncio.run(_serve(settings, context, launch, strace))
+    return asyncio.run(_serve(settings, context, launch, strace, say))
 
 
-def _strace(trace: str, name: str) -> str | None:
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+
+
+def _say_json(text: str) -> None:
+    from proxy.commands.terminal import print_error  # noqa: PLC0415  slow to import, and hardly ever needed
+
+    print_error(text.removeprefix("interlock run: "), as_json=True)
+
+
+def _strace(trace: str, name: str, say: Say) -> str | None:
     """Return strace's path; None if the server runs untraced."""
     if trace == "off":
         return None
@@ -79,13 +93,13 @@ def _strace(trace: str, name: str) -> str | None:
         return find_strace(os.environ)
     except TracingError as error:
         if trace == "require":
-            sys.stderr.write(f"interlock run: cannot trace {name!r}, so it is not run: {error}\n")
+            say(f"interlock run: cannot trace {name!r}, so it is not run: {error}")
             raise _CannotTraceError from error
-        sys.stderr.write(f"interlock run: {name!r} runs untraced: {error}; use --trace off to hide this message\n")
+        say(f"interlock run: {name!r} runs untraced: {error}; use --trace off to hide this message")
         return None
 
 
-async def _serve(settings: Settings, context: Context, launch: Launch, strace: str | None) -> int:
+async def _serve(settings: Settings, context: Context, launch: Launch, strace: str | None, say: Say) -> int:
     open_log = partial(RunLog, settings.state_dir, max_bytes=settings.audit_log_limit)
     preloaded = preload(settings, own_home(launch.argv, os.environ))
     components = Components(
@@ -114,6 +128,7 @@ async def _serve(settings: Settings, context: Context, launch: Launch, strace: s
         answer_limit=settings.response_limit,
         stop_seconds=settings.drain_timeout,
         watch=watch,
+        say=say,
     )
     watching = asyncio.create_task(components.watch())
     try:

@@ -22,6 +22,7 @@ from proxy.errors import InterlockError
 from proxy.identity.ca import Authority
 from proxy.metrics.counters import Counters
 from proxy.metrics.http_server import BACKLOG, HealthServer
+from proxy.policy.reloader import describe_refusal
 from proxy.runtime.console_process import ConsoleProcess
 from proxy.runtime.health_report import HealthReport
 from proxy.runtime.wiring import preload
@@ -327,6 +328,7 @@ class Supervisor:
             return
         running = self._running()
         if running != self._noted:
+            _log_policy(self._noted or running, running)
             self._noted = running
             try:
                 run_file.write(self._settings.state_dir, running)
@@ -356,3 +358,11 @@ class Supervisor:
             console=self._console.url,
             workers=tuple(slot.note() for slot in self._slots),
         )
+
+
+def _log_policy(before: run_file.RunningProxy, now: run_file.RunningProxy) -> None:
+    """Log what became of a reload. Every worker reloads; one line says it."""
+    if now.policy_problem is not None and now.policy_problem != before.policy_problem:
+        log.error(describe_refusal(now.policy_problem))
+    elif (now.policy_version, now.policy_problem) != (before.policy_version, before.policy_problem):
+        log.info("policy in force", path=now.policy, version=now.policy_version)

@@ -96,6 +96,7 @@ class Worker:
             console=context.console,
         )
         self.policy, self.gate = self.components.policy, self.components.gate
+        self.policy.quiet = True  # the supervisor speaks for all workers, once
         self.authority = Authority(settings.state_dir)
         self.admin_api = AdminApiServer(
             ProposalReview(self.components.store, self.components.sink, time.time),

@@ -30,6 +30,10 @@ FLUSH_SECONDS = 5.0
 UNSEEN_SECONDS = 1.0
 
 
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+
+
 @dataclass(slots=True)
 class StdioRunner:
     """One server, one client, one gate. `line_limit` bounds the client's lines, `answer_limit` the server's."""
@@ -42,6 +46,7 @@ class StdioRunner:
     answer_limit: int
     stop_seconds: float
     watch: LiveTrace | None = None  # where it is traced; a server whose trace ends before it does is killed
+    say: Callable[[str], None] = _say
     _session: Session | None = None
     _notifying: asyncio.Task[None] | None = None
 
@@ -110,7 +115,7 @@ class StdioRunner:
         # strace has an exit code of its own where it cannot start the program; ours are a shell's.
         if watch.started or watch.start_error is None:
             return code
-        sys.stderr.write(f"interlock run: cannot start {self.context.server!r}: {watch.start_error}\n")
+        self.say(f"interlock run: cannot start {self.context.server!r}: {watch.start_error}")
         return NOT_FOUND if watch.start_error in ("ENOENT", "ENOTDIR") else NOT_EXECUTABLE
 
     def tools_changed(self) -> None:

@@ -1,4 +1,4 @@
-"""Logging with structlog, for our lines and mitmproxy's: JSON for machines, colours for people."""
+"""Logging with structlog, for our lines and mitmproxy's: JSON for machines, text for people."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import functools
 import json
 import logging
+import os
 import sys
 import threading
 import time
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from proxy.system.console_lines import format_line
 from proxy.system.lean_imports import without
 
 with without("rich"):  # its tracebacks show local variables, and so secrets
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
     from structlog.typing import Processor
 
+DEFAULT_WIDTH = 80
 NOISY = ("mitmproxy", "asyncio", "hpack", "uvicorn")
 # A logger keeps the first configuration that it writes with. A process has one; tests have many and switch this off.
 KEEP_LOGGERS = True
@@ -51,9 +54,7 @@ def configure(level: str = "info", log_format: str = "auto") -> None:
     ]
     final: Processor = _encode
     if not as_json:
-        # The default traceback shows local variables, and so arguments and secrets.
-        plain = structlog.dev.plain_traceback
-        final = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)
+        final = _console_line
     handler = logging.StreamHandler(sys.stderr)
     format_line = structlog.stdlib.ProcessorFormatter
     handler.setFormatter(format_line(foreign_pre_chain=shared, processors=[format_line.remove_processors_meta, final]))
@@ -111,6 +112,18 @@ def _stamp(
 @functools.lru_cache(maxsize=4)
 def _second(seconds: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
+
+
+def _console_line(logger: Any, method: str, line: MutableMapping[str, Any]) -> str:
+    """Return a line as text for people, no wider than their terminal where it is a decision."""
+    if "exc_info" in line:
+        line = structlog.processors.format_exc_info(logger, method, line)
+    if not sys.stderr.isatty():
+        return format_line(line)
+    # Asked each time: the window may have changed since.
+    width = os.get_terminal_size(sys.stderr.fileno()).columns or DEFAULT_WIDTH
+    colours = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return format_line(line, width, colours=colours)
 
 
 def _encode(logger: Any, method: str, line: MutableMapping[str, Any]) -> str:

@@ -19,7 +19,7 @@ def test_the_ca_is_made_and_shown(run: Run, tmp_path: Path) -> None:
     shown = dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
     assert shown["certificate"] == str(state / "ca" / "ca.pem")
     assert shown["sha-256"] == fingerprint(certificate)
-    assert shown["valid"].split() == ["until", f"{certificate.not_valid_after_utc:%Y-%m-%d}"]
+    assert shown["valid"].split() == ["until", *f"{certificate.not_valid_after_utc:%Y-%m-%d %H:%M:%S}".split(), "UTC"]
 
 
 def test_the_certificate_is_exported_and_never_the_key(run: Run, tmp_path: Path) -> None:

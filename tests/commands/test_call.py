@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,7 +47,9 @@ def test_a_tool_is_called_through_the_proxy(world: tuple[Interlock, dict[str, Se
     assert report["audit_id"] in {event["event_id"] for event in interlock.events()}
     shown = interlock.cli(*words, "echo", "text=hi")
     assert (shown.returncode, shown.stdout) == (0, "hi\n")
-    assert shown.stderr.startswith("decision allow, reason default_allow, audit_id ")
+    assert re.fullmatch(
+        r"decision allow, reason default_allow\nmore: interlock audit show [0-9a-f-]{36}\n", shown.stderr
+    )
     servers[transport].new_executions()
     denied = interlock.cli(*words, "danger", "--json")
     assert denied.returncode == REFUSED, denied.stderr

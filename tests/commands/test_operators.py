@@ -20,7 +20,7 @@ def test_an_operators_token_is_printed_once_and_works(run: Run, tmp_path: Path) 
 
 
 def test_operators_are_listed_without_their_tokens(run: Run) -> None:
-    assert "No operators yet: interlock operators add NAME" in run("operators", "list").stdout
+    assert "No operators yet; `interlock operators add NAME`" in run("operators", "list").stdout
     token = run("operators", "add", "alice").stdout.strip()
     listed = run("operators", "list").stdout
     (row,) = map(json.loads, run("operators", "list", "--json").stdout.splitlines())

@@ -56,7 +56,7 @@ def test_show_has_the_difference_with_hidden_characters_spelt_out(store: PinFile
     shown = run(store, "show", SERVER, "a")
     assert '- "description": "First."' in shown
     assert '+ "description": "Second\\u202e."' in shown
-    assert "changed: description" in shown
+    assert "changed            description\n" in shown
     assert "\u202e" not in shown
     found = json.loads(run(store, "show", SERVER, "a", "--json"))
     assert (found["approved"]["description"], found["seen"]["description"]) == ("First.", "Second\u202e.")

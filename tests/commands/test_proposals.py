@@ -71,7 +71,7 @@ def test_ids_can_be_copied_from_a_list_on_a_narrow_terminal(run: Run, state: Pat
 
 
 def test_an_empty_list_says_so(run: Run, state: Path) -> None:
-    assert run("proposals", "list", "--state", "rejected").stdout == "No proposals.\n"
+    assert run("proposals", "list", "--state", "rejected").stdout.startswith("No proposals; ")
     assert run("proposals", "list", "--state", "rejected", "--json").stdout == ""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.commands.time_format import format_minute, format_time, parse_age, parse_time
+from proxy.commands.time_format import format_exact_time, format_time, parse_age, parse_time
 from proxy.errors import ConfigError
 
 NOW = 1_763_000_000.0
@@ -41,11 +41,7 @@ def test_an_age_names_the_option_it_came_from() -> None:
         parse_age("x", "--before")
 
 
-def test_a_moment_is_spelt_in_utc() -> None:
-    assert format_time(NOW + 0.5) == "2025-11-13 02:13:20.500"
-    assert format_time(None) == ""
-
-
-def test_a_time_is_shown_in_utc_to_the_minute_and_none_as_nothing() -> None:
-    assert format_minute(1_800_000_059.9) == "2027-01-15 08:00"
-    assert format_minute(None) == ""
+def test_a_moment_is_spelt_in_utc_to_the_second_or_to_the_millisecond() -> None:
+    assert format_time(NOW + 0.9) == "2025-11-13 02:13:20"
+    assert format_exact_time(NOW + 0.5) == "2025-11-13 02:13:20.500"
+    assert format_time(None) == format_exact_time(None) == ""

@@ -30,7 +30,7 @@ class Commands:
 def test_a_token_is_printed_alone_so_that_it_can_be_piped(kind: type[Tokens], tmp_path: Path) -> None:
     out, err = Commands(kind, tmp_path).run("add", "bot")
     assert kind(tmp_path).holder(out.removesuffix("\n")) == "bot"
-    assert err == f"{kind.role.capitalize()} bot added. The token is shown only once; keep it, bot.\n"
+    assert err == f"{kind.role.capitalize()} bot added. The token is shown only once:\nkeep it, bot.\n"
 
 
 @KINDS

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import json
+import re
+import signal
+import urllib.request
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,13 +17,20 @@ from proxy.commands.up import _announce, _announce_console, own_command, up
 from proxy.config import Settings
 from proxy.identity.token_file import OperatorTokens
 from proxy.system.run_file import RunningProxy
+from proxy.system.terminal_text import display_width
 from tests.commands.conftest import Run, complaint
+from tests.support.harness import environment
+from tests.support.processes import start_module
+from tests.support.terminal_screen import Screen
+from tests.support.timeouts import PATIENCE
 
 RUNNING = RunningProxy(1, "127.0.0.1:8080", "regular", "/s/ca/ca.pem", "p.yaml", "v", 0.0)
 
 
 def test_every_setting_has_its_flag() -> None:
-    assert set(inspect.signature(up).parameters) == {*Settings.model_fields, "config"} - {"trace"}  # of `run` alone
+    assert set(inspect.signature(up).parameters) == {*Settings.model_fields, "config", "as_json"} - {
+        "trace"
+    }  # of `run` alone
 
 
 @pytest.mark.parametrize(
@@ -123,3 +134,50 @@ def test_a_link_to_the_console_is_printed_where_it_is_wanted(
     assert ("/login#ill_" in out) is shown
     _announce_console(RUNNING, Settings(state_dir=tmp_path, console_link=link))
     assert capsys.readouterr().out == ""
+
+
+LONG = {"name": f"read_{'x' * 90}日本", "arguments": {}}
+CALL = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": LONG}).encode()
+REFUSING = "version: 1\ndefault: deny\nrules: []\n"
+SPOILT = "version: 1\ndefault: deny\nrules:\n  - {id: a, acton: deny}\n"
+
+
+def test_on_a_terminal_a_decision_is_one_line_of_80_columns_and_so_is_a_bad_reload(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(REFUSING)
+    words = ["up", "--listen", "127.0.0.1:0", "--mode", "reverse:http://127.0.0.1:9", "--policy", str(policy)]
+    words += ["--health-listen", "off", "--console-listen", "off", "--state-dir", str(tmp_path / "s"), "--workers", "2"]
+    with (
+        Screen(80) as screen,
+        start_module(
+            "proxy.cli",
+            *words,
+            env=environment({"TERM": "xterm", "NO_COLOR": ""}),
+            stdout=screen.stream,
+            stderr=screen.stream,
+        ) as process,
+    ):
+        try:
+            screen.read_until(lambda lines: any("is listening on" in line for line in lines))
+            port = int(re.findall(r"listening on 127\.0\.0\.1:(\d+)", "\n".join(screen.lines))[0])
+            headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+            request = urllib.request.Request(f"http://127.0.0.1:{port}/mcp", CALL, headers)
+            assert b"not executed" in urllib.request.urlopen(request, timeout=PATIENCE).read()
+            lines = screen.read_until(lambda lines: any(" deny " in line for line in lines))
+            (line,) = (line for line in lines if " deny " in line)
+            assert re.match(r"\d\d:\d\d:\d\d deny +agent +127\.0\.0\.1:9 +read_x+…x+日本 ", line)
+            assert line.endswith("default_deny")
+            assert display_width(line) <= 80
+            assert "\x1b[31mdeny" in screen.raw
+            policy.write_text(SPOILT)
+            screen.read_until(lambda lines: any("stays in force" in line for line in lines))
+            policy.write_text(REFUSING)
+            lines = screen.read_until(lambda lines: any("policy in force" in line for line in lines))
+        finally:
+            process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE) == 0
+    (line,) = (line for line in lines if "policy.yaml:" in line)
+    assert re.fullmatch(
+        r"\d\d:\d\d:\d\d error +.*/policy\.yaml:4:\d+: .*'action'.*; the old policy stays in force", line
+    )
+    assert sum("in force" in line for line in lines) == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -88,8 +89,20 @@ async def test_a_bad_reload_is_one_line_in_the_log(path: Path) -> None:
         assert not await live.reload()
     (entry,) = logs
     assert "exc_info" not in entry
-    assert "\n" not in entry["error"]
-    assert "action" in entry["error"]
+    first = r".*/policy\.yaml:3:\d+: [^\n]*action[^\n]*"
+    rest = r" \(and \d+ more: interlock policy check\); the old policy stays in force"
+    assert re.fullmatch(first + rest, entry["event"])
+
+
+async def test_a_worker_leaves_it_to_its_supervisor_to_say_what_became_of_a_reload(path: Path) -> None:
+    live = LivePolicy(path)
+    live.quiet = True
+    with structlog.testing.capture_logs() as logs:
+        path.write_text("version: 9")
+        await live.reload()
+        path.write_text(DENY)
+        await live.reload()
+    assert [entry["log_level"] for entry in logs] == ["debug", "debug"]
 
 
 async def test_every_reload_is_told_of_with_its_problem(path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
@@ -13,6 +14,8 @@ import structlog
 
 from proxy.system import log_setup
 from proxy.system.log_setup import configure, name_worker, silence
+from proxy.system.terminal_text import display_width
+from tests.support.terminal_screen import Screen
 
 
 @pytest.fixture(autouse=True)
@@ -134,3 +137,24 @@ def test_whatever_is_in_a_line_it_is_the_json_that_json_makes_of_it(
     assert err.isascii()
     assert json.loads(err)["value"] == json.loads(json.dumps(value, default=repr))
     assert datetime.fromisoformat(json.loads(err)["timestamp"]).tzinfo == UTC
+
+
+@pytest.mark.parametrize(
+    ("environ", "coloured"),
+    [({"NO_COLOR": "", "TERM": "xterm"}, True), ({"NO_COLOR": "1", "TERM": "xterm"}, False), ({"TERM": "dumb"}, False)],
+)
+def test_a_decision_on_a_terminal_is_one_line_of_its_width(
+    environ: dict[str, str], coloured: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    with Screen(60) as screen, os.fdopen(os.dup(screen.stream), "w") as terminal:
+        monkeypatch.setattr("sys.stderr", terminal)
+        configure()
+        said = {"decision": "deny", "agent": "a" * 50, "server": "s" * 50, "tool": "t\x1b[2J" * 20, "rule": "r"}
+        structlog.get_logger("interlock.gate").info("decided", **said)
+        (line,) = screen.read_until(lambda lines: len(lines) == 1 and lines[0].endswith("  r"))
+        assert display_width(line) <= 60
+        assert ("\x1b[31mdeny" in screen.raw) is coloured
+        assert ("\x1b" in screen.raw) is coloured

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import datetime as dt
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Sequence
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from proxy.audit.reader import AuditReader, Follower, open_audit
 from proxy.commands.audit import export, query, stats, verify
 from proxy.commands.options import AsJson, takes, trail_settings
-from proxy.commands.terminal import format_json, printable
+from proxy.commands.terminal import COLOURS, LineTable, format_json, print_note, printable, stdout_console
+from proxy.commands.time_format import format_exact_time, format_time
 from proxy.config import Settings
 from proxy.errors import StoreUnavailableError
 
 FOLLOW_SECONDS = 0.5
+COLUMNS = ("time (UTC)", "what", "agent", "server", "tool or method", "rule or reason")
+MORE = ("kind", "reason", "outcome", "call_id")  # where there is room for them
+WIDE = 150
 
 app = typer.Typer(help="Find, summarise, export and verify recorded calls.", no_args_is_help=True)
 app.command("query", epilog=query.QUERY_EPILOG)(query.query)
@@ -42,7 +43,11 @@ def tail(
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Continue with new events until Ctrl-C.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Print the last events, oldest first: those in the store, and those that are still in the local logs."""
+    """Print the last events, oldest first: those in the store, and those that are still in the local logs.
+
+    On a terminal each event is one line, and long values are cut in the middle (…). In a pipe or a file, and
+    with --json, every value is whole; --json has every field.
+    """
     batches = follow_events(settings, number) if follow else _last_events(settings, number)
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(_print_all(batches, as_json=as_json))
@@ -74,39 +79,53 @@ async def _last(audit: AuditReader, number: int) -> list[dict[str, Any]]:
     try:
         return await audit.last(number)
     except StoreUnavailableError as error:
-        message = f"Only what is still in the local logs is shown: {error}"
-        Console(stderr=True, soft_wrap=True).print(message, style="yellow", markup=False)
+        print_note(f"Only what is still in the local logs is shown: {printable(error)}")
         # While the store is down, the logs hold the newest events, which is what `tail` is for.
         async with open_audit(None, audit.state_dir, local=True) as logs:
             return await logs.last(number)
 
 
 async def _print_all(batches: AsyncIterator[list[dict[str, Any]]], *, as_json: bool) -> None:
-    with_header = True
+    lines = _EventLines()
     async for batch in batches:
         if as_json:
             for event in batch:
                 typer.echo(format_json(event))
+        elif batch:
+            lines.print(batch)
         else:
-            _print(batch, with_header=with_header)
-        with_header = False
+            print_note("No events yet; they are recorded when agents call through Interlock.")
 
 
-def _print(events: Iterable[dict[str, Any]], *, with_header: bool) -> None:
-    table = Table(box=None, header_style="bold", pad_edge=False, show_header=with_header)
-    for name in ("time", "kind", "agent", "server", "tool or method", "decision", "reason", "rule", "outcome"):
-        table.add_column(name, overflow="fold")
-    for event in events:
-        when = dt.datetime.fromtimestamp(event["time"], dt.UTC)
-        decision = event.get("decision", "")
-        table.add_row(
-            f"{when:%H:%M:%S.%f}"[:-3],
-            event["kind"],
-            # Agents and servers choose these texts: `printable` escapes what would act on the terminal.
-            printable(event.get("agent")),
-            printable(event.get("server")),
-            printable(event.get("tool") or event.get("method")),
-            Text(decision, "red" if decision == "deny" else ""),
-            *(printable(event.get(name)) for name in ("reason", "rule", "outcome")),
-        )
-    Console(markup=False).print(table)
+class _EventLines:
+    """Prints events, each on one line: what tells most comes first, and the date once, above the events of a day."""
+
+    def __init__(self) -> None:
+        console = stdout_console()
+        self._short = console.is_terminal
+        self._more = MORE if not console.is_terminal or console.width >= WIDE else ()
+        self._table = LineTable((*COLUMNS, *self._more), whole=COLUMNS[:2], console=console)
+        self._day = ""
+
+    def print(self, events: Sequence[dict[str, Any]]) -> None:
+        rows: list[tuple[str | Text, ...]] = []
+        for event in events:
+            day, _, time = format_time(event["time"]).partition(" ")
+            if self._short and day != self._day:
+                self._day = day
+                rows.append((day, *[""] * (len(self._table.columns) - 1)))
+            more = (printable(event.get(name)) for name in self._more)
+            rows.append((time if self._short else format_exact_time(event["time"]), *_told(event), *more))
+        self._table.print(rows)
+
+
+def _told(event: dict[str, Any]) -> tuple[str | Text, ...]:
+    # Agents and servers choose these texts: `printable` escapes what would act on the terminal.
+    decision = printable(event.get("decision"))
+    why = event.get("rule") or event.get("reason") or event.get("outcome")
+    return (
+        Text(decision or printable(event["kind"]), COLOURS.get(decision, "") if decision else "dim"),
+        *(printable(event.get(name)) for name in ("agent", "server")),
+        printable(event.get("tool") or event.get("method")),
+        printable(why),
+    )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import csv
-import json
 import os
 import sys
 import tempfile
@@ -16,7 +15,6 @@ from pathlib import Path
 from typing import IO, Annotated, Literal
 
 import typer
-from rich.console import Console
 
 from proxy.audit.event import Filter, LogEntry
 from proxy.audit.event_store import Events
@@ -28,9 +26,9 @@ from proxy.audit.retention import Pruned
 from proxy.audit.retention import prune as prune_store
 from proxy.audit.signed_checkpoints import read_checkpoints
 from proxy.commands.audit.filter import read_filter
-from proxy.commands.audit.verify import EXIT_BAD, show_progress
+from proxy.commands.audit.verify import EXIT_BAD, named_store, show_progress
 from proxy.commands.options import AsJson, store_settings, takes, trail_settings
-from proxy.commands.terminal import format_json, printable
+from proxy.commands.terminal import count, format_json, print_json_lines, print_note, printable
 from proxy.commands.time_format import format_time, parse_time
 from proxy.config import Settings
 from proxy.errors import ConfigError
@@ -55,17 +53,24 @@ def export(
     output: Annotated[Path | None, typer.Option(help="The file to write; default: standard output.")] = None,
     form: Annotated[Literal["jsonl", "csv"], typer.Option("--format", help="jsonl can be verified.")] = "jsonl",
     limit: Annotated[int | None, typer.Option(min=1, help="How many events at most, the oldest.")] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="With --output: print the number of events as JSON. Without: as jsonl.")
+    ] = False,
 ) -> None:
     """Write events out, oldest first: one a line, exactly as recorded (jsonl), or with columns (csv).
 
     `interlock audit verify --export FILE` checks a jsonl export of everything.
     """
+    if as_json and output is None and form != "jsonl":
+        raise ConfigError("--json without --output prints events as jsonl; leave out --format csv, or give --output")
     with _opened(output) as file:
         # Where the events themselves go to the terminal, a progress bar would be drawn among them.
         watched = sys.stderr.isatty() and not file.isatty()
         number = asyncio.run(_export(settings, where, limit, _writer(form, file), watched=watched))
-    if output is not None:
-        Console(stderr=True, soft_wrap=True, markup=False, highlight=False).print(f"{number} events in {output}")
+    if output is not None and as_json:
+        print_json_lines([{"file": str(output), "events": number}])
+    elif output is not None:
+        print_note(f"{count(number, 'event')} in {printable(output)}")
 
 
 @takes(store_settings)
@@ -94,14 +99,14 @@ def prune(
     if as_json:
         problems = [asdict(problem) for problem in done.problems]
         result = {"store": destination(settings), "before": moment, "pruned": done.gone, "problems": problems}
-        typer.echo(json.dumps(result))
+        print_json_lines([result])
     else:
-        typer.echo(f"{done.gone} events from before {format_time(moment)} UTC are gone from {destination(settings)}.")
+        gone = f"{count(done.gone, 'event')} from before {format_time(moment)} UTC"
+        typer.echo(f"Deleted {gone} from {named_store(settings)}.")
         for problem in done.problems:
-            Console(stderr=True, soft_wrap=True, markup=False, highlight=False).print(
+            print_note(
                 f"KEPT: the events of writer {printable(problem.writer)} are not what they were (event {problem.seq}: "
-                f"{problem.what}); see `interlock audit verify`, and prune with --force to let them go all the same.",
-                style="bold red",
+                f"{problem.what}); see `interlock audit verify`, and prune with --force to let them go all the same."
             )
     if done.problems:
         raise typer.Exit(EXIT_BAD)
@@ -135,12 +140,12 @@ async def _prune(settings: Settings, before: float, files: Sequence[Path], *, fo
 
 
 def _confirm(settings: Settings, before: float) -> None:
-    async def count() -> int:
+    async def matching() -> int:
         async with _store(settings) as store:
             return await store.count(Filter(until=before))
 
-    what = f"{asyncio.run(count())} events from before {format_time(before)} UTC"
-    typer.confirm(f"Delete {what} from {destination(settings)} permanently?", abort=True, err=True)
+    what = f"{count(asyncio.run(matching()), 'event')} from before {format_time(before)} UTC"
+    typer.confirm(f"Delete {what} from {named_store(settings)} permanently?", abort=True, err=True)
 
 
 @contextlib.asynccontextmanager

@@ -10,19 +10,28 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from proxy.audit.event import CallRecord, Filter
 from proxy.audit.reader import AuditReader, open_audit
 from proxy.commands.audit.filter import read_filter
 from proxy.commands.options import AsJson, takes, trail_settings
-from proxy.commands.terminal import format_json, printable
-from proxy.commands.time_format import format_time
+from proxy.commands.terminal import (
+    COLOURS,
+    SHORT_ID,
+    LineTable,
+    count,
+    format_json,
+    print_note,
+    printable,
+    stdout_console,
+)
+from proxy.commands.time_format import format_exact_time, format_time
 from proxy.config import Settings
 from proxy.errors import ConfigError
 
 PAGE = 1000
+NONE = "No call matches; calls are recorded when agents make them through Interlock."
 MIN_PREFIX = 8
 SHOWN_IDS = 5
 QUERY_EPILOG = """
@@ -33,16 +42,28 @@ Examples:
   interlock audit query --tool 'read_*' --arg path=/etc/passwd --json
 """
 SHOW_EPILOG = "Example:  interlock audit show 0198c0de-7d31-7c52-a1b0-5e0d9f1c2a44"
-_FIRST = ("event_id", "kind", "time")
-COLOURS = {"deny": "red", "propose": "yellow", "allow": "green"}
-UNBOUNDED = 10_000
-SHORT_ID, SHORT_TIME = 13, 19
+HEADING = ("kind", "time")
+# Of an event's fields, those that tell most; the others follow as they are recorded.
+TELLING = (
+    "decision",
+    "rule",
+    "reason",
+    "agent",
+    "server",
+    "tool",
+    "method",
+    "arguments",
+    "outcome",
+    "call_id",
+    "event_id",
+)
+FIELD = len("arguments_hash")
 # What gives way to the rest on a narrow terminal, in this order. `--json` has everything.
 LEAST_TELLING = ("agent", "ms", "outcome", "server")
 
 type Column = Callable[[CallRecord], str | Text]
 COLUMNS: dict[str, Column] = {
-    "time (UTC)": lambda call: format_time(call.time),
+    "time (UTC)": lambda call: format_exact_time(call.time),
     "agent": lambda call: printable(call.agent),
     "server": lambda call: printable(call.server),
     "tool": lambda call: printable(call.tool),
@@ -54,7 +75,7 @@ COLUMNS: dict[str, Column] = {
     "call": lambda call: printable(call.call_id),
 }
 SHORTER: dict[str, Column] = {
-    "time (UTC)": lambda call: format_time(call.time)[:SHORT_TIME],
+    "time (UTC)": lambda call: format_time(call.time),
     "call": lambda call: printable(call.call_id)[:SHORT_ID],
 }
 
@@ -67,7 +88,11 @@ def query(
     limit: Annotated[int, typer.Option(min=1, help="How many calls at most, the newest.")] = 100,
     as_json: AsJson = False,
 ) -> None:
-    """Find tool calls, newest first: those in the store, and those that are still in the local logs."""
+    """Find tool calls, newest first: those in the store, and those that are still in the local logs.
+
+    On a terminal each call is one line; on a narrow one with fewer columns, and long values cut in the
+    middle (…). In a pipe or a file, and with --json, every value is whole.
+    """
     asyncio.run(_query(settings, where, limit, as_json=as_json))
 
 
@@ -97,10 +122,11 @@ async def _query(settings: Settings, where: Filter, limit: int, *, as_json: bool
                 typer.echo(format_json(dataclasses.asdict(call)))
         else:
             calls = [call async for call in _calls(audit, where, limit)]
-            print_calls(calls, Console(markup=False, emoji=False, highlight=False))
+            if calls:
+                print_calls(calls, stdout_console())
             # On standard error: standard output is for what reads the table.
             more = "; there may be more: --limit" if len(calls) == limit else ""
-            Console(stderr=True, markup=False, highlight=False).print(f"{len(calls)} calls{more}", style="dim")
+            print_note(f"{count(len(calls), 'call')}{more}" if calls else NONE)
 
 
 async def _calls(audit: AuditReader, where: Filter, limit: int) -> AsyncIterator[CallRecord]:
@@ -139,42 +165,43 @@ async def _complete(audit: AuditReader, prefix: str) -> str:
 
 def print_calls(calls: Sequence[CallRecord], console: Console) -> None:
     """Print the calls, one a line where possible: with shorter times and ids first, then with fewer columns."""
-    # A file or a pipe has no width: whatever reads it gets every column.
-    if not console.is_terminal:
-        console.width = UNBOUNDED
     columns = dict(COLUMNS)
-    unbounded = console.options.update(max_width=UNBOUNDED)
-    table = _call_table(calls, columns)
     # None first: shorter times and ids may be enough, before any column is left out.
     for gone in (None, *LEAST_TELLING):
-        if console.measure(table, options=unbounded).maximum <= console.width:
+        if _fits(calls, columns, console):
             break
         columns |= SHORTER
         columns.pop(gone or "", None)
-        table = _call_table(calls, columns)
-    console.print(table)
+    _line_table(columns, console).print(_rows(calls, columns))
 
 
-def _call_table(calls: Sequence[CallRecord], columns: dict[str, Column]) -> Table:
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in columns:
-        table.add_column(name, overflow="fold", justify="right" if name == "ms" else "left")
-    for call in calls:
-        table.add_row(*(cell(call) for cell in columns.values()))
-    return table
+def _fits(calls: Sequence[CallRecord], columns: dict[str, Column], console: Console) -> bool:
+    if not console.is_terminal:
+        return True
+    return _line_table(columns, console).natural_width(_rows(calls, columns)) <= console.width
+
+
+def _line_table(columns: dict[str, Column], console: Console) -> LineTable:
+    # An id that is cut in the middle cannot be looked up.
+    return LineTable(tuple(columns), whole=("time (UTC)", "decision", "call"), right=("ms",), console=console)
+
+
+def _rows(calls: Sequence[CallRecord], columns: dict[str, Column]) -> list[list[str | Text]]:
+    return [[cell(call) for cell in columns.values()] for call in calls]
 
 
 def _print_events(events: list[dict[str, Any]]) -> None:
-    console = Console(markup=False, emoji=False, highlight=False, soft_wrap=True)
+    console = stdout_console()
+    console.soft_wrap = True
     for event in events:
         decision = event.get("decision")
         colour = COLOURS.get(decision, "") if isinstance(decision, str) else ""
         console.print(
-            Text.assemble((printable(event["kind"]), f"bold {colour}"), f"  {format_time(event['time'])} UTC")
+            Text.assemble((printable(event["kind"]), f"bold {colour}"), f"  {format_exact_time(event['time'])} UTC")
         )
-        console.print(f"  {'event_id':<15} {printable(event['event_id'])}")
-        for name, value in event.items():
-            if name not in _FIRST:
+        for name in (*TELLING, *(name for name in event if name not in (*HEADING, *TELLING))):
+            if name in event:
+                value = event[name]
                 text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-                console.print(f"  {printable(name):<15} {printable(text)}")
+                console.print(f" {printable(name):<{FIELD}} {printable(text)}")
         console.print()

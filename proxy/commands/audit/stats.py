@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from proxy.audit.event import DayStats, DenialStats, Filter, SecretStats, Stats, ToolStats
 from proxy.audit.reader import open_audit
 from proxy.commands.audit.filter import read_filter
 from proxy.commands.options import AsJson, takes, trail_settings
-from proxy.commands.terminal import format_json, printable
+from proxy.commands.terminal import Cell, count, format_json, print_table, printable
 from proxy.commands.time_format import format_time
 from proxy.config import Settings
 
@@ -53,7 +50,7 @@ def stats(
 def _print_json(found: Stats) -> None:
     calls, denied = _totals(found)
     summary = {"events": found.events, "first": found.first, "last": found.last, "calls": calls, "denied": denied}
-    typer.echo(json.dumps({"kind": "summary", **summary}))
+    typer.echo(format_json({"kind": "summary", **summary}))
     groups: dict[str, Sequence[ToolStats | DenialStats | SecretStats | DayStats]] = {
         "tool": found.tools,
         "denial": found.denials,
@@ -66,10 +63,12 @@ def _print_json(found: Stats) -> None:
 
 
 def _print(found: Stats, limit: int) -> None:
-    console = Console(markup=False, emoji=False, highlight=False)
-    when = f" from {format_time(found.first)} to {format_time(found.last)} UTC" if found.events else ""
+    when = f" from {format_time(found.first)} to {format_time(found.last)} UTC"
     calls, denied = _totals(found)
-    console.print(f"{found.events} events{when}: {calls} tool calls, {denied} of them denied.")
+    if not found.events:
+        typer.echo("No event matches. Events are recorded when an agent calls through the proxy.")
+        return
+    typer.echo(f"{count(found.events, 'event')}{when}: {count(calls, 'tool call')}, {denied} denied.")
     slowest = [
         (one.tool, one.server, one.completed, f"{one.mean_ms or 0:.1f}", f"{one.max_ms or 0:.1f}")
         for one in sorted(found.tools, key=lambda one: -(one.mean_ms or 0))
@@ -94,20 +93,14 @@ def _print(found: Stats, limit: int) -> None:
         if rows:
             # Days are in order, so the newest are at the end; all other tables have the most first.
             newest_last = rows[-limit:] if title.startswith("By day") else rows[:limit]
-            console.print()
-            console.print(_table(title, names, newest_last))
+            typer.echo()
+            print_table(names, map(_cells, newest_last), right=_COUNTED, title=title)
             if len(rows) > limit:
-                console.print(f"{len(rows) - limit} more rows: --limit", style="dim")
+                typer.echo(f"{count(len(rows) - limit, 'more row')}: --limit")
 
 
-def _table(title: str, names: Iterable[str], rows: Iterable[tuple[Any, ...]]) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, header_style="dim", pad_edge=False)
-    for number, name in enumerate(names):
-        counted = name in _COUNTED and number > 0
-        table.add_column(name, overflow="fold", justify="right" if counted else "left")
-    for row in rows:
-        table.add_row(*(str(value) if isinstance(value, int) else printable(value) for value in row))
-    return table
+def _cells(row: Sequence[Any]) -> list[Cell]:
+    return [value if isinstance(value, int) else printable(value) for value in row]
 
 
 def _totals(found: Stats) -> tuple[int, int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +14,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
+from rich.text import Text
 
 from proxy.audit.chain_reader import Chains, ExportedChains
 from proxy.audit.checkpoints import Signed
@@ -24,10 +23,18 @@ from proxy.audit.pipeline import destination
 from proxy.audit.reader import open_audit
 from proxy.audit.signed_checkpoints import read_checkpoints
 from proxy.audit.signing_keys import AuditKeys
-from proxy.audit.verify import Report, expected
+from proxy.audit.verify import Report, WriterReport, expected
 from proxy.audit.verify import verify as verify_chains
-from proxy.commands.options import AsJson, ConfigFile, StateDir, state_folder, store_settings, takes
-from proxy.commands.terminal import print_json_lines, printable
+from proxy.commands.options import AsJson, ConfigFile, OneLine, StateDir, state_folder, store_settings, takes
+from proxy.commands.terminal import (
+    count,
+    print_json_lines,
+    print_note,
+    print_schema,
+    print_table,
+    printable,
+    stdout_console,
+)
 from proxy.commands.time_format import parse_time
 from proxy.config import Settings
 from proxy.errors import ConfigError
@@ -76,22 +83,29 @@ def verify(
     if as_json:
         _print_json(report, broken)
     else:
-        _print(report, broken, str(export) if export else destination(settings))
+        _print(report, broken, str(export) if export else named_store(settings))
     if report.problems or broken:
         raise typer.Exit(EXIT_BAD)
     if report.unsigned:
         raise typer.Exit(EXIT_UNPROVEN)
 
 
-def schema() -> None:
+def schema(as_json: OneLine = False) -> None:  # noqa: FBT002
     """Print the JSON Schema of a stored event."""
-    typer.echo(json.dumps(json_schema(), indent=2))
+    print_schema(json_schema(), as_json=as_json)
 
 
-def rotate_key(state_dir: StateDir = None, config: ConfigFile = None) -> None:
+def rotate_key(state_dir: StateDir = None, config: ConfigFile = None, as_json: AsJson = False) -> None:  # noqa: FBT002
     """Let a new key sign checkpoints; what the old one signed can still be verified. Running proxies follow at once."""
     key = AuditKeys(state_folder(state_dir, config)).rotate()
-    Console(stderr=True, soft_wrap=True).print(f"Key {key} signs from now on.")
+    if as_json:
+        print_json_lines([{"key": key, "use": "signs"}])
+    else:
+        print_note(f"Key {key} signs from now on.")
+
+
+def named_store(settings: Settings) -> str:
+    return destination(settings) if settings.postgres else "the embedded store"
 
 
 async def _verify(settings: Settings, export: Path | None, signed: dict[str, Signed], *, local: bool) -> Report:
@@ -123,19 +137,24 @@ def _print_json(report: Report, broken: list[str]) -> None:
 
 
 def _print(report: Report, broken: list[str], where: str) -> None:
-    console = Console(soft_wrap=True, highlight=False, markup=False)
-    table = Table("writer", "events", "set aside", "proven to", "", box=None, header_style="bold", pad_edge=False)
-    for one in report.writers:
-        state = one.problem.what if one.problem else "good" if one.signed else "unsigned"
-        table.add_row(printable(one.writer), str(one.checked), str(one.set_aside), str(one.proven), state)
-    console.print(table)
+    console = stdout_console()
+    console.soft_wrap = True
+    rows = [(printable(one.writer), one.checked, one.set_aside, one.proven, _state(one)) for one in report.writers]
+    if rows:
+        columns = ("writer", "events", "set aside", "proven to", "state")
+        print_table(columns, rows, right=("events", "set aside", "proven to"))
     for problem in report.problems:
         name = f"event {problem.seq or ''} of writer {problem.writer or '?'} ({problem.event_id or 'no id'})"
         console.print(f"BAD: {printable(name)}: {problem.what}: {problem.detail}", style="bold red")
     for text in broken:
         console.print(f"BAD CHECKPOINT: {printable(text)}", style="bold red")
     if report.unsigned:
-        count = len(report.unsigned)
-        console.print(f"No checkpoint covers {count} of the writers: give their files with --checkpoints.")
+        unproven = f"{len(report.unsigned)} of {count(len(report.writers), 'writer')}"
+        console.print(f"No checkpoint covers {unproven}: give their files with --checkpoints.")
     good = "all as they were written" if not report.problems else "up to the first bad one of each writer"
-    console.print(f"{report.checked} events of {len(report.writers)} writers in {printable(where)}: {good}.")
+    checked = f"{count(report.checked, 'event')} of {count(len(report.writers), 'writer')}"
+    console.print(f"{checked} in {printable(where)}: {good}.")
+
+
+def _state(writer: WriterReport) -> str | Text:
+    return Text(writer.problem.what, "red") if writer.problem else "good" if writer.signed else "unsigned"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,10 @@ from proxy.audit.open_events import open_events
 from proxy.commands.audit.app import follow_events
 from proxy.config import Settings
 from proxy.core.model import AuditEvent
+from proxy.system.terminal_text import display_width
 from tests.commands.conftest import Run, complaint
 from tests.support.audit_fixture import World
+from tests.support.terminal_screen import on_screen
 from tests.support.trail_fixture import move, write
 
 DOWN = "postgresql://127.0.0.1:1/none"
@@ -38,8 +41,8 @@ def test_the_last_events_are_printed_oldest_first(run: Run, tmp_path: Path) -> N
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
     assert [line.split()[:3] for line in lines[1:]] == [
-        ["01:00:03.000", "decided", "tool3"],
-        ["01:00:04.000", "decided", "tool4"],
+        ["1970-01-01", "01:00:03.000", "deny"],
+        ["1970-01-01", "01:00:04.000", "deny"],
     ]
 
 
@@ -57,7 +60,7 @@ def test_what_an_agent_sent_does_not_drive_the_terminal(tool: str, run: Run, tmp
     assert not {"\x1b", "\x07", "\u202e"} & set(done.stdout)
     assert len(done.stdout.splitlines()) == 2
     if tool.isprintable():
-        assert done.stdout.count(tool) == 3
+        assert done.stdout.count(tool) == 4
 
 
 def test_a_log_that_is_not_there_is_told(run: Run) -> None:
@@ -114,3 +117,43 @@ async def test_following_gives_each_event_once_wherever_it_is(tmp_path: Path) ->
         World(tmp_path, None).ship()
         write(tmp_path, [6, 7])
         assert [event["event_id"] for event in await anext(batches)] == ["e00006", "e00007"]
+
+
+def on_terminal() -> dict[str, str]:
+    """Return an environment without the fixture's COLUMNS, which would count for more than the terminal's width."""
+    return {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR")} | {
+        "TERM": "xterm"
+    }
+
+
+def test_on_a_terminal_of_80_columns_an_event_is_one_line_below_its_date(environment: None, tmp_path: Path) -> None:
+    long = {
+        "agent": "a" * 40,
+        "server": "https://mcp.internal.example.com/v1/mcp",
+        "tool": "日本" * 30,
+        "rule": "r" * 50,
+    }
+    record(tmp_path, *(event(number, decision="deny", **long) for number in range(3)), event(4, tool="t\x1b[2J"))
+    screen, code = on_screen(["audit", "tail"], on_terminal())
+    assert code == 0
+    header, day, *rows = screen.lines
+    assert header.split()[:3] == ["time", "(UTC)", "what"]
+    assert day.strip() == "1970-01-01"
+    assert [row[:8] for row in rows] == ["01:00:00", "01:00:01", "01:00:02", "01:00:04"]
+    assert all(display_width(line.rstrip()) <= 80 for line in screen.lines)
+    assert all(row.count("…") >= 3 and " deny " in row for row in rows[:3])
+    assert "t\\x1b[2J" in rows[3]
+    assert "\x1b[31mdeny" in screen.raw
+
+
+def test_no_color_means_none(environment: None, tmp_path: Path) -> None:
+    record(tmp_path, event(1, decision="deny"))
+    screen, _ = on_screen(["audit", "tail"], on_terminal() | {"NO_COLOR": "1"})
+    assert "\x1b[31m" not in screen.raw
+    assert " deny" in screen.raw
+
+
+def test_an_empty_trail_says_what_fills_it(run: Run, tmp_path: Path) -> None:
+    record(tmp_path)
+    done = run("audit", "tail")
+    assert (done.stdout, done.stderr) == ("", "No events yet; they are recorded when agents call through Interlock.\n")

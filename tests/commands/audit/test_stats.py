@@ -32,9 +32,7 @@ def test_the_trail_is_summed_up(run: Run, trail: World) -> None:
 
 def test_tables_say_the_same(run: Run, trail: World) -> None:
     text = run("audit", "stats", *trail.flags).stdout
-    assert (
-        "6 events from 2025-11-13 02:13:21.250 to 2025-11-13 02:13:26.250 UTC: 3 tool calls, 1 of them denied." in text
-    )
+    assert "6 events from 2025-11-13 02:13:21 to 2025-11-13 02:13:26 UTC: 3 tool calls, 1 denied." in text
     for title in ("Calls by tool", "Denials by rule", "Secrets by tool", "Slowest tools", "By day (UTC)"):
         assert title in text
     slowest = text[text.index("Slowest tools") :].splitlines()[2:4]
@@ -50,4 +48,4 @@ def test_filters_hold_for_stats(run: Run, trail: World) -> None:
 
 def test_nothing_is_summed_up_as_nothing(run: Run, trail: World) -> None:
     done = run("audit", "stats", "--since", "1h", *trail.flags)
-    assert done.stdout == "0 events: 0 tool calls, 0 of them denied.\n"
+    assert done.stdout == "No event matches. Events are recorded when an agent calls through the proxy.\n"

@@ -51,10 +51,10 @@ def summary(done: Done) -> dict[str, object]:
 def test_a_good_trail_is_exit_code_0(run: Run, state: Path) -> None:
     done = run("audit", "verify")
     assert (done.returncode, done.stderr) == (0, "")
-    assert "10 events of 1 writers" in done.stdout
+    assert "10 events of 1 writer in" in done.stdout
     assert "all as they were written" in done.stdout
     to_store(state)
-    assert "10 events of 1 writers" in run("audit", "verify").stdout
+    assert "10 events of 1 writer in" in run("audit", "verify").stdout
 
 
 def test_the_first_bad_event_is_named(run: Run, state: Path) -> None:
@@ -86,7 +86,7 @@ def test_writers_that_nobody_vouches_for_are_exit_code_3(run: Run, state: Path) 
     (state / CHECKPOINT_FILE).unlink()
     done = run("audit", "verify")
     assert done.returncode == 3
-    assert "No checkpoint covers 1 of the writers" in done.stdout
+    assert "No checkpoint covers 1 of 1 writer:" in done.stdout
 
 
 def test_a_checkpoint_that_was_forged_is_told(run: Run, state: Path) -> None:
