@@ -203,7 +203,7 @@ class RequestGate:
                     self._in_flight.release(state.context, state.message)
             return verdict
 
-        return Held(wait)
+        return Held(wait, held.message_id)
 
     async def _decide_claimed(self, reading: SingleMessage, head: RequestHead, state: CallState) -> Verdict:
         egress = state.context.egress
@@ -225,7 +225,7 @@ class RequestGate:
         if refused is not None:
             return await self._refuse(state, *refused)
         if phase_call is None and state.decision is not None and state.decision.outcome is Outcome.TWO_PHASE:
-            return Held(partial(self._hold, reading, head, state, found))
+            return Held(partial(self._hold, reading, head, state, found), message.id)
         if phase_call is not None and checked is None:
             assert self._two_phase is not None
             return await self._two_phase.propose(phase_call, state, self._recorder)
