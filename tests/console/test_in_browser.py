@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import http.server
+import threading
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -55,6 +57,38 @@ def test_a_link_logs_in_once_and_leaves_no_secret_in_the_address(browser: Browse
     with open_tab(browser, strict=False) as tab:
         tab.page.goto(link)
         expect(tab.page.get_by_role("alert")).to_contain_text("was used or is too old")
+
+
+class _Listener(http.server.BaseHTTPRequestHandler):
+    """A page that an agent serves on another port of the same host, and keeps what it is sent."""
+
+    def do_GET(self) -> None:
+        self.server.cookies.append(self.headers.get("cookie", ""))  # type: ignore[attr-defined]
+        self.send_response(200)
+        self.send_header("content-type", "text/html")
+        self.end_headers()
+        self.wfile.write(b"<title>mine</title>")
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_a_page_on_another_port_of_the_host_gets_no_session(tab: Tab, world: World) -> None:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Listener) as server:
+        server.cookies = []  # type: ignore[attr-defined]
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        port = server.server_address[1]
+        for path in ("/", "/calls", "/approvals", "/s-/calls"):
+            tab.page.goto(f"http://127.0.0.1:{port}{path}")
+        assert server.cookies[:1] == [""]  # type: ignore[attr-defined]
+        assert set(server.cookies) == {""}  # type: ignore[attr-defined]
+        # Nor can its scripts find the path: storage is an origin's own, and a port makes another origin.
+        assert tab.page.evaluate("[document.cookie, localStorage.length]") == ["", 0]
+        server.shutdown()
+    # The session goes on: a link without its path leads to it.
+    tab.page.goto(f"{world.interlock.console_url}/approvals")
+    tab.page.wait_for_url("**/s-*/approvals")
+    expect(tab.page.get_by_role("link", name="operator")).to_be_visible()
 
 
 def test_a_live_call_appears_within_a_second_and_its_end_follows(tab: Tab, world: World) -> None:

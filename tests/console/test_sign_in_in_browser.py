@@ -51,7 +51,7 @@ def test_an_operator_registers_a_passkey_and_logs_in_with_it(browser: Browser, w
         page.get_by_role("button", name="Add a passkey").click()
         expect(page.get_by_text("Laptop", exact=True).first).to_be_visible()
         page.get_by_role("button", name="Log out").click()
-        page.wait_for_url("**/login")
+        page.wait_for_url("**/login?ended=1")
         page.goto(f"{named}/approvals")
         page.get_by_role("button", name="Use a passkey").click()
         page.wait_for_url("**/approvals")
