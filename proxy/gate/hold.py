@@ -17,6 +17,7 @@ from proxy.core.model import Answer, CallerLink, Context, JsonObject, Message, M
 from proxy.core.proposals import COMMITTABLE, Proposal, ProposalStore, State
 from proxy.errors import PhaseError
 from proxy.gate.in_flight import LEGACY
+from proxy.gate.task_calls import ASKED, wants_task
 from proxy.twophase.commit import Checked, hash_question
 from proxy.twophase.propose import describe, exact_hash, make_token, timestamp, waiting_notes
 from proxy.twophase.request_state import RequestState, is_ours, open_state, seal
@@ -36,7 +37,6 @@ MAX_HELD: Final = 512
 MAX_HELD_OF_AGENT: Final = 32
 FIRST_PAUSE: Final = 0.05
 LONGEST_PAUSE: Final = 1.0
-ASKED: Final = "approval"
 _ANSWERS: Final = ("inputResponses", "requestState")
 
 
@@ -102,6 +102,8 @@ class HeldCalls:
             proposal = await self._two_phase.open(state, recorder)
         state.proposal_id = proposal.proposal_id
         recorder.phased(state, "proposed", describe(proposal))
+        if _how(state) == "task" and wants_task(params):
+            return self._two_phase.tasks.create(message, state, proposal)
         asks = _how(state) == "elicit" and _takes_urls(params) and self._two_phase.page(proposal) is not None
         if asks and proposal.state is State.PENDING and not is_ours(params.get("requestState")):
             return self._ask(message, state, proposal)

@@ -19,6 +19,7 @@ from proxy.core.proposals import COMMITTABLE, Commit, Consumed, Proposal, Propos
 from proxy.errors import PhaseError, SamplerError, StoreUnavailableError
 from proxy.gate.hold import HeldCalls, HoldTimes
 from proxy.gate.refusal import CallState, sentence
+from proxy.gate.task_calls import TaskCalls
 from proxy.twophase import tokens
 from proxy.twophase.commit import (
     INPUT_REQUIRED,
@@ -105,6 +106,7 @@ class TwoPhase:
         self._clock = clock
         self._limit = limit
         self._console_url = console_url
+        self.tasks = TaskCalls(self, store, clock)
         self.held = HeldCalls(self, store, times=hold or HoldTimes(), clock=clock)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ending: set[asyncio.Task[None]] = set()
@@ -303,7 +305,7 @@ class TwoPhase:
         state.proposal_id = proposal.proposal_id
         check_terms(proposal, state.decision.terms)
         self._loop = asyncio.get_running_loop()
-        running = RunningCommit(checked.token.nonce, state.call_id, proposal.proposal_id)
+        running = RunningCommit(checked.token.nonce, state.call_id, proposal.proposal_id, state.task_id)
         try:
             await self._consume(checked, state.call_id)
         except PhaseError:

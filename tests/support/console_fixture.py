@@ -98,7 +98,8 @@ class Inside(httpx2.AsyncBaseTransport):
         places = [one.path.rstrip("/") for one in self.http.cookies.jar if one.path.startswith(PLACE)]
         if places and not request.url.path.startswith(("/login", "/static", PLACE)):
             request.url = request.url.copy_with(raw_path=places[-1].encode() + request.url.raw_path)
-            if "cookie" not in request.headers:
+            if "interlock-8090=" not in request.headers.get("cookie", ""):  # a test may send one of its own
+                request.headers.pop("cookie", None)
                 self.http.cookies.set_cookie_header(request)
         answer = await self._app.handle_async_request(request)
         if "location" in answer.headers:

@@ -22,8 +22,22 @@ const call = async (client, transport, report, timeout) => {
   }
 };
 
-export const run = async ({ url, legacy, timeout }) => {
-  const report = { pages: [], progress: [] };
+// As a task, because the list of tools says that it may be one: this SDK asks for it by itself then, and polls.
+const callAsTask = async (client, transport, report) => {
+  await client.connect(transport);
+  await client.listTools();
+  for await (const message of client.experimental.tasks.callToolStream({ name: 'transfer_funds', arguments: arguments_ })) {
+    report.seen.push(message.type === 'taskStatus' ? message.task.status : message.type);
+    if (message.type === 'result') report.moved = message.result.structuredContent;
+    if (message.type === 'error') report.error = message.error.message;
+  }
+  await client.close();
+  return report;
+};
+
+export const run = async ({ url, legacy, timeout, task }) => {
+  const report = { pages: [], progress: [], seen: [] };
+  if (task) return callAsTask(new Client1(info), new Transport1(new URL(url)), report);
   if (legacy) return call(new Client1(info), new Transport1(new URL(url)), report, timeout);
   const client = new Client(info, { versionNegotiation: { mode: 'auto' }, capabilities: { elicitation: { url: {} } } });
   client.setRequestHandler('elicitation/create', async (request) => {
