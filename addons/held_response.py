@@ -15,8 +15,10 @@ from mitmproxy import http
 
 from addons import flow_state as flows
 from proxy.core.model import Forward
+from proxy.errors import WireError
 from proxy.gate.verdict_carrier import carry_out
 from proxy.wire.body import READ_AT_ONCE
+from proxy.wire.content_coding import codings, decode_body
 from proxy.wire.jsonrpc import serialise
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 # What is decided sooner is answered as if it had not waited: with a status, and as JSON.
 BEGIN_SECONDS: Final = 1.0
 COMMENT: Final = b": waiting for an operator\n\n"
+MAX_BODY: Final = 1 << 32
 UPSTREAM_FAILED: Final = -32603  # JSON-RPC's "internal error"
 
 
@@ -103,7 +106,7 @@ class HeldResponse:
 
     def answer(self, response: http.Response) -> bytes:
         """Return the event that answers the call, of a response that was read whole, and masked."""
-        body = response.raw_content or b""
+        body = _plain_body(response)
         if response.status_code == 200 and flows.media_type(response) == flows.JSON_TYPE and body.lstrip()[:1] == b"{":
             return as_event(body)
         return self.failed(_error_of(body), f"the server answered HTTP {response.status_code} and no result")
@@ -136,6 +139,16 @@ def as_event(body: bytes) -> bytes:
     """Return a message as one event. Line breaks in JSON stand only between values, so each line is one of data."""
     lines = b"".join(b"data: " + line + b"\n" for line in body.splitlines())
     return b"event: message\n" + lines + b"\n"
+
+
+def _plain_body(response: http.Response) -> bytes:
+    """Return a body without its content coding, which an event cannot have; nothing where that cannot be undone."""
+    body, applied = response.raw_content or b"", codings(response.headers.get_all("content-encoding"))
+    try:
+        # What is larger has been refused by now: the response was decoded before, to be masked.
+        return decode_body(body, applied, MAX_BODY) if applied else body
+    except WireError:
+        return b""
 
 
 def _error_of(body: bytes) -> JsonObject | None:

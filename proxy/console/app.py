@@ -82,7 +82,7 @@ class ConsoleApp:
 
         base, path = split_place(scope["path"])
         scope = {**scope, "path": path, "raw_path": quote(path).encode()}
-        scope["state"] = {"session": None, "me": None, "base": base, "pages": self._nav}
+        scope["state"] = {"session": None, "me": None, "secret": "", "base": base, "pages": self._nav}
         request = Request(scope, receive)
         try:
             app = self._admit(request) or self._app
@@ -98,10 +98,8 @@ class ConsoleApp:
         if request.method == "POST":
             check_origin(request, origin)
         path = request.url.path
-        secret = request.cookies.get(self._console.site.cookie, "")
-        # A cookie counts only where it is for: one that a page on another port may have got does not count there.
-        is_here = bool(secret) and self._console.site.base(secret) == request.state.base
-        session = self._console.sessions.find(secret, seen=path not in _UNATTENDED) if is_here else None
+        secret = request.state.secret = self._console.site.session_secret(request, request.state.base)
+        session = self._console.sessions.find(secret, seen=path not in _UNATTENDED) if secret else None
         if session is not None:
             person = self._console.operators.signed_in(session.operator, session.granted)
             if person is None:

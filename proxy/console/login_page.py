@@ -65,7 +65,7 @@ class LoginPage:
         return await self._console.door.admit(request, response, operator, session, "link" if link else "token")
 
     async def log_out(self, request: Request, _: Mapping[str, str]) -> Response:
-        self._console.sessions.end(request.cookies.get(self._console.site.cookie, ""))
+        self._console.sessions.end(request.state.secret)
         response = see_other("/login?ended=1")
         self._console.door.drop_session(response, request.state.base)
         return response

@@ -92,6 +92,18 @@ class Site:
         """
         return "" if self.secure else place_of(secret)
 
+    def session_secret(self, request: Request, base: str) -> str:
+        """Return the secret of the session whose pages are under `base`, of all cookies of that name; empty for none.
+
+        A page on another port can set cookies of the same name for the whole host. They count for nothing, and hide
+        nothing.
+        """
+        sent = (
+            pair.strip().partition("=") for header in request.headers.getlist("cookie") for pair in header.split(";")
+        )
+        secrets = (value for name, _, value in sent if name == self.cookie and value)
+        return next((secret for secret in secrets if self.base(secret) == base), "")
+
     @property
     def named_url(self) -> str | None:
         """The console's URL with a name, which passkeys need; None where it has none."""

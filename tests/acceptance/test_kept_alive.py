@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -166,6 +168,21 @@ async def test_many_that_are_kept_waiting_on_one_proposal_make_one_call(bank: Ba
     assert len(moved) == 1
     reasons = {a["result"]["_meta"]["mcp-interlock/denial"]["reason"] for a in answers if a not in moved}
     assert reasons == {"nonce_replay"}
+
+
+async def test_a_worker_that_is_killed_while_it_keeps_a_call_waiting_makes_none(bank: Bank) -> None:
+    assert bank.interlock is not None
+    before, paid = bank.entries(), {"amount": 8, "to": "killed"}
+    async with begun(bank.interlock.url, paid) as stream:
+        for pid in bank.interlock.worker_pids:
+            os.kill(pid, signal.SIGKILL)
+        with pytest.raises(httpx2.TransportError):
+            await stream.last()
+    await approve(bank.state_dir)
+    assert bank.entries() == before
+    async with bank.client(MODERN) as client:
+        assert (await client.call_tool("transfer_funds", paid)).structured_content == {"moved": 8}
+    assert bank.entries()[len(before) :] == [("transfer_funds", paid)]
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 from typing import Any
 
@@ -112,6 +113,17 @@ async def test_an_answer_that_is_no_message_is_an_error_with_the_id(
     else:
         assert error in told["error"]["message"]
         assert isinstance(told["error"]["code"], int)
+
+
+async def test_an_answer_in_a_content_coding_is_decoded() -> None:
+    verdict: asyncio.Future[Verdict] = asyncio.Future()
+    verdict.set_result(Answer(()))
+    headers = {"content-type": "application/json", "content-encoding": "gzip"}
+    response = http.Response.make(200, b"", headers)
+    response.raw_content = gzip.compress(b'{"id":7}')
+    assert held(verdict).answer(response) == as_event(b'{"id":7}')
+    response.raw_content = b"no gzip"
+    assert b"no result" in held(verdict).answer(response)
 
 
 def test_a_line_break_in_a_message_starts_no_event_of_its_own() -> None:

@@ -133,6 +133,15 @@ async def test_a_session_counts_under_its_own_path_alone(desk: Desk) -> None:
     assert answer.status_code == 401
 
 
+@pytest.mark.parametrize("form", ["{other}; {own}", "{own}; {other}", "{other};{own};{other}"])
+async def test_a_cookie_that_another_port_set_hides_no_session(desk: Desk, form: str) -> None:
+    await desk.log_in()
+    (cookie,) = list(desk.http.cookies.jar)
+    sent = form.format(own=f"{cookie.name}={cookie.value}", other=f"{cookie.name}=evil")
+    desk.http.cookies.clear()
+    assert (await desk.http.get(f"{cookie.path}calls", headers={"cookie": sent})).status_code == 200
+
+
 async def test_the_home_page_is_the_overview(desk: Desk) -> None:
     await desk.log_in()
     assert (await desk.http.get("/")).status_code == 200
