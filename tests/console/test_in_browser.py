@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.console.xss_corpus import CORPUS
-from tests.support.browser import PHONE, Tab, console_link, findings, open_tab, start_browser
+from tests.support.browser import PHONE, Tab, console_link, findings, open_tab, start_browser, visit
 from tests.support.console_world import World, make_traffic, start_world
 from tests.support.timeouts import PATIENCE
 
@@ -208,7 +208,7 @@ def test_a_revoked_operator_is_led_out_of_an_open_page(browser: Browser, world: 
 def test_a_call_opens_as_a_timeline_and_becomes_a_rule(tab: Tab, world: World) -> None:
     refused = world.call("read_file", {"path": "/srv/app/../../etc/shadow"})
     page = tab.page
-    page.goto(f"{world.interlock.console_url}/calls?tool=read_file&decision=deny")
+    visit(page, f"{world.interlock.console_url}/calls?tool=read_file&decision=deny")
     page.keyboard.press("j")
     page.keyboard.press("Enter")
     page.wait_for_url(f"**/calls/{world.audit_id(refused)}")

@@ -14,7 +14,7 @@ from proxy.console.security import split_place
 from proxy.gate.tool_pins import Page, print_tool, take_page
 from proxy.store.pin_files import PinFiles
 from tests.console.xss_corpus import CORPUS
-from tests.support.browser import PHONE, Tab, findings, open_tab, start_browser
+from tests.support.browser import PHONE, Tab, findings, open_tab, start_browser, visit
 from tests.support.console_world import POLICY, World, make_traffic, start_world
 from tests.support.timeouts import PATIENCE
 
@@ -69,7 +69,7 @@ def tab(browser: Browser, world: World) -> Iterator[Tab]:
 
 
 def go(tab: Tab, world: World, path: str) -> None:
-    tab.page.goto(f"{world.interlock.console_url}{path}")
+    visit(tab.page, f"{world.interlock.console_url}{path}")
 
 
 def test_every_page_is_reached_by_the_keyboard(tab: Tab, world: World) -> None:
