@@ -44,11 +44,14 @@ class HttpCaller:
         self.takes_progress = takes_events(flow)
         self.unsent: list[bytes] = []
         self.news = asyncio.Event()
+        self.has_left = False
 
     def gone(self) -> bool:
         """Return whether the client has closed its connection, or its stream of an HTTP/2 connection."""
         state = flows.state_of(self._flow)
-        return not flows.is_readable(self._flow.client_conn) or any(map(flows.ends_request, state.queued))
+        return (
+            self.has_left or not flows.is_readable(self._flow.client_conn) or any(map(flows.ends_request, state.queued))
+        )
 
     async def send(self, notification: JsonObject) -> None:
         """Send a notification with the next piece of the stream; nothing where the client takes no stream."""
@@ -68,6 +71,10 @@ class HeldResponse:
         self._wait: asyncio.Future[Verdict] = asyncio.ensure_future(held.wait(self._caller))
         _waiting.add(self._wait)  # the flow may be forgotten before it has seen that its client is gone
         self._wait.add_done_callback(_waiting.discard)
+
+    def give_up(self) -> None:
+        """Note that the flow is over: nobody waits any more. The layer has taken the event that says so by then."""
+        self._caller.has_left = True
 
     async def is_decided(self, seconds: float | None) -> bool:
         """Wait for so long, or to the end, and return whether people have decided by then."""

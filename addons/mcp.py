@@ -331,6 +331,8 @@ class McpGate:
         """Record that a call's answer never came, and what a broken upload carried."""
         self._report_upload(flow)
         state = flows.state_of(flow)
+        if state.held_response is not None:
+            state.held_response.give_up()
         router = state.router
         if router is not None and router.in_flight is not None:
             self._gate.responses.abandon(router.in_flight, "upstream_error")

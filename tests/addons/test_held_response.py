@@ -58,6 +58,17 @@ async def test_signs_of_life_come_until_the_wait_is_over() -> None:
     assert (last.data, last.is_decided, last.makes_call) == (b"", True, False)
 
 
+async def test_a_flow_that_is_over_has_nobody_who_waits() -> None:
+    verdict: asyncio.Future[Verdict] = asyncio.Future()
+    seen: list[CallerLink] = []
+    response = held(verdict, seen)
+    await response.next(HeldPiece(flow()))
+    assert not seen[0].gone()
+    response.give_up()
+    assert seen[0].gone()
+    verdict.cancel()
+
+
 async def test_a_wait_that_nobody_would_carry_out_is_given_up() -> None:
     verdict: asyncio.Future[Verdict] = asyncio.Future()
     response = held(verdict, seconds=PATIENCE)
