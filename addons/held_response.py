@@ -22,8 +22,10 @@ from proxy.wire.content_coding import codings, decode_body
 from proxy.wire.jsonrpc import serialise
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from addons.limits import HeldPiece
-    from proxy.core.model import Held, JsonObject, Verdict
+    from proxy.core.model import Held, InFlightCall, JsonObject, Verdict
     from proxy.gate.verdict_carrier import VerdictCarrier
 
 # What is decided sooner is answered as if it had not waited: with a status, and as JSON.
@@ -49,9 +51,8 @@ class HttpCaller:
     def gone(self) -> bool:
         """Return whether the client has closed its connection, or its stream of an HTTP/2 connection."""
         state = flows.state_of(self._flow)
-        return (
-            self.has_left or not flows.is_readable(self._flow.client_conn) or any(map(flows.ends_request, state.queued))
-        )
+        is_open = flows.is_readable(self._flow.client_conn) and not any(map(flows.ends_request, state.queued))
+        return self.has_left or not is_open
 
     async def send(self, notification: JsonObject) -> None:
         """Send a notification with the next piece of the stream; nothing where the client takes no stream."""
@@ -68,13 +69,22 @@ class HeldResponse:
         self._carrier = carrier
         self._keep_alive = keep_alive
         self._message_id = held.message_id
+        self._is_carried_out = False
         self._wait: asyncio.Future[Verdict] = asyncio.ensure_future(held.wait(self._caller))
         _waiting.add(self._wait)  # the flow may be forgotten before it has seen that its client is gone
         self._wait.add_done_callback(_waiting.discard)
 
-    def give_up(self) -> None:
-        """Note that the flow is over: nobody waits any more. The layer has taken the event that says so by then."""
+    def give_up(self, abandon: Callable[[InFlightCall, str], None]) -> None:
+        """Note that the flow is over: nobody waits any more. A call that is let through all the same is abandoned."""
+
+        # The layer has taken the event by now that says so, and the one who decides may have been past asking.
+        def end(wait: asyncio.Future[Verdict]) -> None:
+            if not wait.cancelled() and isinstance(verdict := wait.result(), Forward):
+                abandon(verdict.in_flight, "not_forwarded")
+
         self._caller.has_left = True
+        if not self._is_carried_out:
+            self._wait.add_done_callback(end)
 
     async def is_decided(self, seconds: float | None) -> bool:
         """Wait for so long, or to the end, and return whether people have decided by then."""
@@ -88,6 +98,7 @@ class HeldResponse:
     async def carry_out(self) -> bool:
         """Carry out what was decided; return whether the call is to be made."""
         verdict = self._wait.result()
+        self._is_carried_out = True
         await carry_out(verdict, self._carrier)
         return isinstance(verdict, Forward)
 

@@ -332,7 +332,7 @@ class McpGate:
         self._report_upload(flow)
         state = flows.state_of(flow)
         if state.held_response is not None:
-            state.held_response.give_up()
+            state.held_response.give_up(self._gate.responses.abandon)
         router = state.router
         if router is not None and router.in_flight is not None:
             self._gate.responses.abandon(router.in_flight, "upstream_error")

@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import json
 from typing import Any
+from unittest import mock
 
 import pytest
 from mitmproxy import http
@@ -13,7 +14,7 @@ from mitmproxy.test import tflow
 
 from addons.held_response import COMMENT, HeldResponse, as_event, begun_head, takes_events
 from addons.limits import HeldPiece
-from proxy.core.model import Answer, CallerLink, Held, Pass, Verdict
+from proxy.core.model import Answer, CallerLink, Forward, Held, Pass, Verdict
 from tests.support.timeouts import PATIENCE
 
 
@@ -64,9 +65,15 @@ async def test_a_flow_that_is_over_has_nobody_who_waits() -> None:
     response = held(verdict, seen)
     await response.next(HeldPiece(flow()))
     assert not seen[0].gone()
-    response.give_up()
+    ended: list[Any] = []
+    response.give_up(lambda *call: ended.append(call))
     assert seen[0].gone()
-    verdict.cancel()
+    # The decision may have been under way: what it lets through is not made, and does not stay open.
+    verdict.set_result(Forward(mock.sentinel.message, mock.sentinel.in_flight, {}, None, 0))
+    async with asyncio.timeout(PATIENCE):
+        while not ended:
+            await asyncio.sleep(0)
+    assert ended == [(mock.sentinel.in_flight, "not_forwarded")]
 
 
 async def test_a_wait_that_nobody_would_carry_out_is_given_up() -> None:
