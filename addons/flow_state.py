@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from mitmproxy.connection import Client
 
+    from addons.held_response import HeldResponse
     from addons.sse_rewriter import EventStream
     from proxy.gate.outbound_scan import UploadWatch
     from proxy.gate.router import ResponseRouter
@@ -67,6 +68,8 @@ class FlowState:
     """What a WebSocket client has sent so far."""
     held: set[asyncio.Task[None]] | None = None
     """Calls of a WebSocket that wait for people."""
+    held_response: HeldResponse | None = None
+    """The response that was begun while its call waits for people; its head is sent."""
     queued: Collection[object] = ()
     """What the layer of this flow has yet to handle, which it does once the hook that it waits for has ended."""
 

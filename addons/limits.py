@@ -27,6 +27,7 @@ class Limits:
     message_bytes: int = 16 << 20
     streams: int = 512
     large_uploads: tuple[str, ...] = ("*",)
+    keep_alive_seconds: float = 5
 
     @property
     def stream_bytes(self) -> int:
@@ -55,6 +56,27 @@ class ResponseChunkHook(commands.StartHook):
     """A part of a streamed response arrived. Addons fill `chunk.out`."""
 
     chunk: ResponseChunk
+    blocking = True
+
+
+@dataclass
+class HeldPiece:
+    """What the client of a call that waits for people is sent next. Addons fill it in; as it is, it ends the stream."""
+
+    flow: http.HTTPFlow
+    data: bytes | None = None
+    """Signs of life to send."""
+    is_decided: bool = False
+    """Whether the wait is over: the flow has a response then, or its call is to be made."""
+    makes_call: bool = False
+    """Whether the request is to be forwarded."""
+
+
+@dataclass
+class HeldPieceHook(commands.StartHook):
+    """The client of a call that waits for people is due a sign of life, or its answer."""
+
+    piece: HeldPiece
     blocking = True
 
 

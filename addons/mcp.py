@@ -14,8 +14,9 @@ from urllib.parse import urlsplit
 import structlog
 
 from addons import flow_state as flows
+from addons.held_response import BEGIN_SECONDS, HeldResponse, takes_events
 from addons.sse_rewriter import EventStream
-from proxy.core.model import Answer, Context, Denial, Forward, Held, InFlightCall, JsonObject, Reject
+from proxy.core.model import Answer, Context, Denial, Forward, Held, InFlightCall, Reject
 from proxy.gate.router import ResponseRouter
 from proxy.gate.verdict_carrier import carry_out
 from proxy.wire.body import READ_AT_ONCE, is_call_in_query
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from mitmproxy import http
 
     from addons.connections import ConnectionGuard
-    from addons.limits import Limits, ResponseChunk
+    from addons.limits import HeldPiece, Limits, ResponseChunk
     from proxy.core.interfaces import SharedCalls
     from proxy.gate.gate import Gate
 
@@ -165,7 +166,8 @@ class McpGate:
             context = self._context(flow)
             content = flow.request.raw_content or b""
             verdict = await self._gate.requests.inspect(content, context, flows.head(flow.request))
-            await carry_out(verdict, _HttpCarrier(self._gate, self._legacy, self._key, flow, context))
+            seconds = self._limits.keep_alive_seconds
+            await carry_out(verdict, _HttpCarrier(self._gate, self._legacy, self._key, flow, context, seconds))
         except Exception as error:  # noqa: BLE001  a hook's boundary: any failure refuses
             self._fail(flow, error)
 
@@ -257,6 +259,16 @@ class McpGate:
         except Exception as error:
             log.exception("an event stream is cut", server=flows.server_name(chunk.flow), exc_info=error)
 
+    async def held_piece(self, piece: HeldPiece) -> None:
+        """Fill in what the client of a call that waits for people is sent next."""
+        try:
+            held = flows.state_of(piece.flow).held_response
+            assert held is not None
+            await held.next(piece)
+        except Exception as error:  # noqa: BLE001  a hook's boundary: any failure refuses
+            self._fail(piece.flow, error)
+            piece.data, piece.is_decided, piece.makes_call = b"", True, False
+
     def response(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
         """Take a whole response to an MCP message."""
         try:
@@ -319,6 +331,8 @@ class McpGate:
         """Record that a call's answer never came, and what a broken upload carried."""
         self._report_upload(flow)
         state = flows.state_of(flow)
+        if state.held_response is not None:
+            state.held_response.give_up(self._gate.responses.abandon)
         router = state.router
         if router is not None and router.in_flight is not None:
             self._gate.responses.abandon(router.in_flight, "upstream_error")
@@ -344,13 +358,20 @@ class _HttpCarrier:
     """Carries out the verdict on one request."""
 
     def __init__(
-        self, gate: Gate, legacy: LegacyEndpoints, seal_key: bytes, flow: http.HTTPFlow, context: Context
+        self,
+        gate: Gate,
+        legacy: LegacyEndpoints,
+        seal_key: bytes,
+        flow: http.HTTPFlow,
+        context: Context,
+        keep_alive: float,
     ) -> None:
         self._gate = gate
         self._legacy = legacy
         self._key = seal_key
         self._flow = flow
         self._context = context
+        self._keep_alive = keep_alive
 
     async def forward(self, verdict: Forward) -> None:
         body = verdict.encoded if verdict.encoded is not None else await self._gate.requests.encode(verdict)
@@ -369,8 +390,12 @@ class _HttpCarrier:
         flows.answer_refused(self._flow, verdict.status, verdict.denial)
 
     async def hold(self, verdict: Held) -> None:
-        # Nothing is sent meanwhile: the response has not begun, and mitmproxy begins it when this hook ends.
-        await carry_out(await verdict.wait(_HttpCaller(self._flow)), self)
+        held = HeldResponse(self._flow, verdict, self, self._keep_alive)
+        # Without an event stream nothing can be sent meanwhile: a JSON response begins when this hook ends.
+        if await held.is_decided(BEGIN_SECONDS if takes_events(self._flow) else None):
+            await held.carry_out()
+        else:
+            flows.state_of(self._flow).held_response = held
 
     async def let_pass(self) -> None:
         """Let what is not MCP pass; a stream that a client GETs may still carry answers."""
@@ -388,21 +413,6 @@ class _HttpCarrier:
     def _route_responses(self, in_flight: InFlightCall | None) -> None:
         router = ResponseRouter(self._gate.responses, self._context, in_flight, self._key)
         flows.state_of(self._flow).router = router
-
-
-class _HttpCaller:
-    """The client of a request that is held."""
-
-    def __init__(self, flow: http.HTTPFlow) -> None:
-        self._flow = flow
-
-    def gone(self) -> bool:
-        """Return whether the client has closed its connection, or its stream of an HTTP/2 connection."""
-        state = flows.state_of(self._flow)
-        return not flows.is_readable(self._flow.client_conn) or any(map(flows.ends_request, state.queued))
-
-    async def send(self, notification: JsonObject) -> None:
-        """Send nothing: the response has not begun."""
 
 
 def _rewrite(chunk: ResponseChunk, rewriter: EventStream) -> None:

@@ -135,6 +135,10 @@ class _WebsocketCaller:
         self._flow = flow
         self._is_text = is_text
 
+    @property
+    def takes_progress(self) -> bool:
+        return True
+
     def gone(self) -> bool:
         websocket = self._flow.websocket
         return websocket is None or websocket.timestamp_end is not None

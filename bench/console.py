@@ -18,6 +18,7 @@ from pathlib import Path
 from bench.events import CONNECTIONS, DURABLE, fill
 from bench.figures import Figure
 from proxy.audit.open_events import open_events
+from proxy.console.security import split_place
 from proxy.identity.token_file import read_token
 from tests.support.postgres import Postgres
 
@@ -32,6 +33,7 @@ PAGES = {
     "of a rule": "rule=rule-3",
     "tools by a glob": "tool=tool_1*",
     "with a text": "text=file7777",
+    "with a text that there is nowhere": "text=no+such+text",
     "with a text in a day that has none": "text=no+such+text&since=24h",
 }
 
@@ -53,11 +55,13 @@ class Browser:
         self.address = run["console"].removeprefix("http://")
         self.headers = {"Accept": "text/html", "Origin": run["console"]}
         self.http = http.client.HTTPConnection(self.address, timeout=120)
+        self.place = ""
 
     def get(self, path):
         """Return the page and the milliseconds it took."""
         started = time.perf_counter()
-        self.http.request("GET", path, headers=self.headers)
+        place = "" if self.place and path.startswith(self.place) else self.place
+        self.http.request("GET", place + path, headers=self.headers)
         answer = self.http.getresponse()
         text = answer.read().decode()
         assert answer.status in (200, 303), text
@@ -69,6 +73,7 @@ class Browser:
         answer = self.http.getresponse()
         answer.read()
         self.headers["Cookie"] = answer.getheader("set-cookie").partition(";")[0]
+        self.place, _ = split_place(answer.getheader("location"))
 
 
 def median_ms(browser, path):

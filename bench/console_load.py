@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 from bench.figures import Figure
+from proxy.console.security import split_place
 from proxy.identity.token_file import read_token
 
 RATE = 500
@@ -74,13 +75,15 @@ def log_in(run, token):
     browser = http.client.HTTPConnection(address)
     headers["Content-Type"] = "application/x-www-form-urlencoded"
     browser.request("POST", "/login", f"token={token}", headers)
-    return browser.getresponse().getheader("set-cookie").partition(";")[0]
+    answer = browser.getresponse()
+    return answer.getheader("set-cookie").partition(";")[0], split_place(answer.getheader("location"))[0]
 
 
-async def follow(run, cookie, seen):
+async def follow(run, session, seen):
+    cookie, place = session
     host, port = run["console"].removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
-    writer.write(f"GET /stream?calls=1 HTTP/1.1\r\nHost: {host}:{port}\r\nCookie: {cookie}\r\n\r\n".encode())
+    writer.write(f"GET {place}/stream?calls=1 HTTP/1.1\r\nHost: {host}:{port}\r\nCookie: {cookie}\r\n\r\n".encode())
     try:
         while data := await reader.read(1 << 16):
             seen[0] += data.count(b"event: call")
@@ -100,14 +103,14 @@ def p99(took):
 async def measure(run, token, seconds):
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     target = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    port, cookie = int(run["listen"].rpartition(":")[2]), log_in(run, token)
+    port, session = int(run["listen"].rpartition(":")[2]), log_in(run, token)
     worker = run["workers"][0]["pid"]
     console = next(p for p in map(int, children(run["pid"])) if p != worker)
     await calls(port, target, 2)
     alone, watched, spent, seen = [], [], [0.0, 0.0], [0]
     for _ in range(TURNS):
         alone += await calls(port, target, seconds)
-        watching = [asyncio.create_task(follow(run, cookie, seen)) for _ in range(BROWSERS)]
+        watching = [asyncio.create_task(follow(run, session, seen)) for _ in range(BROWSERS)]
         await asyncio.sleep(1)
         before = cpu(console), cpu(worker)
         watched += await calls(port, target, seconds)

@@ -167,6 +167,12 @@ class Settings(BaseModel):
     hold_timeout: Seconds = Field(
         50, description="Seconds that a call waits for people to approve it, where its rule says how: hold."
     )
+    hold_timeout_progress: Seconds = Field(
+        600, description="The same for a call whose client asked for progress, and can be sent it meanwhile."
+    )
+    hold_keepalive: Seconds = Field(
+        5, ge=0.1, description="Seconds between two signs of life to the client of a call that waits for people."
+    )
     ready_lag: Seconds = Field(300, description="Seconds that an event may wait for the store before /readyz fails.")
     header_limit: Size = Field(ByteSize(64 << 10), description="Largest request head; above it, 431.")
     header_timeout: Seconds = Field(30, description="Seconds for a request head to arrive; after that, 408.")

@@ -15,7 +15,7 @@ sys.path.insert(0, str(ROOT))
 
 from playwright.sync_api import Page  # noqa: E402
 
-from tests.support.browser import PHONE, open_tab, start_browser  # noqa: E402
+from tests.support.browser import PHONE, open_tab, start_browser, visit  # noqa: E402
 from tests.support.console_world import World, fill_an_hour, make_traffic, start_world  # noqa: E402
 
 FOLDER = ROOT / "docs" / "pictures"
@@ -33,20 +33,20 @@ def live(page: Page, world: World) -> None:
 def call(page: Page, world: World) -> None:
     """Show one call that was denied, and why."""
     refused = world.call("read_file", {"path": "/srv/app/../../etc/shadow"})
-    page.goto(f"{world.interlock.console_url}/calls/{world.audit_id(refused)}")
+    visit(page, f"{world.interlock.console_url}/calls/{world.audit_id(refused)}")
 
 
 def approval(page: Page, world: World) -> None:
     """Show a proposal that waits, beside the last one that was approved."""
     proposed = world.propose(amount=2400, to="mallory", memo="urgent")
-    page.goto(f"{world.interlock.console_url}/approvals/{proposed['proposal_id']}")
+    visit(page, f"{world.interlock.console_url}/approvals/{proposed['proposal_id']}")
     page.wait_for_selector("#approve:enabled")
 
 
 def overview(page: Page, world: World) -> None:
     """Show an hour of traffic."""
     fill_an_hour(world.interlock.state_dir)
-    page.goto(f"{world.interlock.console_url}/?since=1h")
+    visit(page, f"{world.interlock.console_url}/?since=1h")
     plot = page.locator("[data-plot=calls]")
     box = plot.locator("svg").bounding_box()
     assert box is not None
@@ -55,7 +55,7 @@ def overview(page: Page, world: World) -> None:
 
 def policy(page: Page, world: World) -> None:
     """Show a rule that is being written, and what it would change."""
-    page.goto(f"{world.interlock.console_url}/policy")
+    visit(page, f"{world.interlock.console_url}/policy")
     editor = page.locator("#text")
     editor.press("Control+End")
     editor.press_sequentially("  - id: no-mail\naction: deny\ntools: [send_mail]\n")
@@ -82,7 +82,7 @@ def prepare(page: Page, world: World) -> None:
     """Let the agent work for a while, and approve one transfer."""
     make_traffic(world)
     proposed = world.propose(amount=100, to="bob")
-    page.goto(f"{world.interlock.console_url}/approvals/{proposed['proposal_id']}")
+    visit(page, f"{world.interlock.console_url}/approvals/{proposed['proposal_id']}")
     page.fill("#reason", "invoice 4711")
     page.click("#approve:enabled")
     page.locator("#state", has_text="approved").wait_for()

@@ -22,6 +22,8 @@ from mitmproxy.proxy.layers.http import (
     ErrorCode,
     HttpErrorHook,
     HttpRequestHeadersHook,
+    HttpResponseHeadersHook,
+    HttpResponseHook,
     HttpStream,
     RequestData,
     RequestEndOfMessage,
@@ -38,9 +40,12 @@ from wsproto.connection import ConnectionState
 from wsproto.handshake import WEBSOCKET_VERSION
 
 from addons.flow_state import state_of
+from addons.held_response import begun_head
 from addons.limits import (
     BodyOverdue,
     EventPushed,
+    HeldPiece,
+    HeldPieceHook,
     LargeUploadHook,
     Limits,
     ResponseChunk,
@@ -151,6 +156,76 @@ class GuardedHttpStream(HttpStream):
         text = f"the response is larger than {limit} bytes (response_limit)"
         yield from self._end(text, ErrorCode.RESPONSE_TOO_LARGE)
         return True
+
+    def make_server_connection(self) -> CommandGenerator[bool]:
+        """Open the connection to the server; first wait for people, where the call has to."""
+        held = state_of(self.flow).held_response
+        if held is not None and not (yield from self._keep_waiting()):
+            return False
+        return (yield from super().make_server_connection())
+
+    def _keep_waiting(self) -> CommandGenerator[bool]:
+        """Begin the response, and send signs of life until people have decided; return whether the call is made."""
+        yield SendHttp(ResponseHeaders(self.stream_id, begun_head(self.flow.request)), self.context.client)
+        decided = False
+        while not decided:
+            piece = HeldPiece(self.flow)
+            yield HeldPieceHook(piece)
+            if (yield from self.check_killed(True)):
+                return False
+            if piece.data:
+                yield SendHttp(ResponseData(self.stream_id, piece.data), self.context.client)
+            decided = piece.is_decided
+            if piece.data is None:
+                break
+        if decided and piece.makes_call and self.flow.response is None:
+            return True
+        if self.flow.response is None:
+            yield from self._end("a call that waits for people is neither answered nor made", ErrorCode.KILL)
+        else:
+            yield HttpResponseHeadersHook(self.flow)
+            yield from self.send_response()
+        return False
+
+    def start_response_stream(self) -> CommandGenerator[None]:
+        """Send the head of a response that streams, unless the client has one already."""
+        if state_of(self.flow).held_response is None:
+            yield from super().start_response_stream()
+        elif state_of(self.flow).rewriter is None:
+            yield from self._end("the server streams something else than events", ErrorCode.KILL)
+        else:
+            self.server_state = self.state_stream_response_body
+
+    def send_response(self, already_streamed: bool = False) -> CommandGenerator[None]:  # noqa: FBT001, FBT002  as above
+        """Send a response that was read whole; as an event, where the response to the client is a stream."""
+        held = state_of(self.flow).held_response
+        if held is None or already_streamed:
+            yield from super().send_response(already_streamed)
+            return
+        yield HttpResponseHook(self.flow)
+        self.server_state = self.state_done
+        if (yield from self.check_killed(False)):
+            return
+        assert self.flow.response is not None
+        yield SendHttp(ResponseData(self.stream_id, held.answer(self.flow.response)), self.context.client)
+        yield from self.flow_done()
+
+    def handle_protocol_error(self, event: RequestProtocolError | ResponseProtocolError) -> CommandGenerator[None]:
+        """End a flow that broke. A client whose response has begun gets an event that says so."""
+        held = state_of(self.flow).held_response
+        waits = self.server_state in (self.state_wait_for_response_headers, self.state_consume_response_body)
+        if held is None or not waits or not isinstance(event, ResponseProtocolError):
+            yield from super().handle_protocol_error(event)
+            return
+        self.flow.error = mflow.Error(event.message)
+        yield HttpErrorHook(self.flow)
+        if not (yield from self.check_killed(False)):
+            last = held.failed(None, "the server could not be reached, or broke off")
+            yield SendHttp(ResponseData(self.stream_id, last), self.context.client)
+            yield SendHttp(ResponseEndOfMessage(self.stream_id), self.context.client)
+            self.client_state = self.server_state = self.state_errored
+            self.flow.live = False
+            yield DropStream(self.stream_id)
 
     def state_wait_for_response_headers(self, event: ResponseHeaders) -> CommandGenerator[None]:
         # After any other 1xx mitmproxy would pass the bytes of both sides on as they are, without a hook.

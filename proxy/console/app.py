@@ -24,7 +24,7 @@ from proxy.console.oidc_page import OidcPage
 from proxy.console.overview_page import OverviewPage
 from proxy.console.passkey_page import PasskeyPage
 from proxy.console.policy_page import PolicyPage
-from proxy.console.security import HEADERS, NO_STORE, RefusedError, check_origin
+from proxy.console.security import HEADERS, NO_STORE, RefusedError, check_origin, split_place
 from proxy.console.servers_page import ServersPage
 from proxy.errors import AuditUnavailableError, ConfigError, ReviewError, StoreUnavailableError
 
@@ -74,10 +74,15 @@ class ConsoleApp:
             if message["type"] == "http.response.start":
                 present = {name.lower() for name, _ in message["headers"]}
                 added = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
-                message["headers"] = [*message["headers"], *(one for one in added if one[0] not in present)]
+                own = [
+                    (name, _placed(base, value) if name == b"location" else value) for name, value in message["headers"]
+                ]
+                message["headers"] = [*own, *(one for one in added if one[0] not in present)]
             await send(message)
 
-        scope["state"] = {"session": None, "me": None, "pages": self._nav}
+        base, path = split_place(scope["path"])
+        scope = {**scope, "path": path, "raw_path": quote(path).encode()}
+        scope["state"] = {"session": None, "me": None, "secret": "", "base": base, "pages": self._nav}
         request = Request(scope, receive)
         try:
             app = self._admit(request) or self._app
@@ -93,7 +98,7 @@ class ConsoleApp:
         if request.method == "POST":
             check_origin(request, origin)
         path = request.url.path
-        secret = request.cookies.get(self._console.site.cookie, "")
+        secret = request.state.secret = self._console.site.session_secret(request, request.state.base)
         session = self._console.sessions.find(secret, seen=path not in _UNATTENDED) if secret else None
         if session is not None:
             person = self._console.operators.signed_in(session.operator, session.granted)
@@ -108,7 +113,8 @@ class ConsoleApp:
     def _log_in_first(self, request: Request) -> Response:
         if request.method == "GET" and _wants_html(request):
             query = f"?{request.url.query}" if request.url.query else ""
-            return see_other(f"/login?next={quote(request.url.path + query)}")
+            ended = "ended=1&" if request.state.base else ""
+            return see_other(f"/login?{ended}next={quote(request.url.path + query)}")
         raise RefusedError(401, "no_session", "Log in first.")
 
     async def _refuse(self, request: Request, error: Exception) -> Response:
@@ -120,6 +126,12 @@ class ConsoleApp:
             return self._console.renderer.page(request, "error.html", values, refused.status)
         body = {"error": {"reason": refused.reason, "message": str(refused)}}
         return JSONResponse(body, refused.status, headers=dict(NO_STORE))
+
+
+def _placed(base: str, location: bytes) -> bytes:
+    """Return where a page sends the browser: within the session's place, unless to the login or another site."""
+    within = location.startswith(b"/") and not location.startswith((b"//", b"/login"))
+    return base.encode() + location if within else location
 
 
 def _wants_html(request: Request) -> bool:

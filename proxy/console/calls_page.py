@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.responses import Response, StreamingResponse
@@ -14,28 +13,19 @@ from proxy.console.call_rows import row
 from proxy.console.context import NavEntry, view
 from proxy.console.live_feed import encoded
 from proxy.console.security import NO_STORE
+from proxy.console.text_search import Found, search_back
 from proxy.errors import AuditUnavailableError, StoreUnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator
 
     from starlette.requests import Request
     from starlette.routing import Route
 
-    from proxy.audit.event import CallRecord, Cursor, Filter
-    from proxy.audit.reader import AuditReader
     from proxy.console.context import Console
     from proxy.console.sessions import Session
 
 PAGE_ROWS: Final = 50
-SEARCH_SECONDS: Final = 2.0
-BACK: Final = (
-    (3600, "an hour"),
-    (86_400, "a day"),
-    (604_800, "a week"),
-    (2_592_000, "30 days"),
-    (1e9, "as far as it goes"),
-)
 KEEP_ALIVE_SECONDS: Final = 2.0  # also how long an open page outlives its operator
 
 
@@ -50,10 +40,12 @@ class CallsPage:
 
     async def show(self, request: Request) -> Response:
         wanted = CallFilter.read(request.query_params)
-        calls, problem = await self._find(wanted)
+        found, problem = await self._find(wanted)
+        calls = found.calls
         more = len(calls) > PAGE_ROWS
         rows = [row(call) for call in calls[:PAGE_ROWS]]
         older = wanted.address(before=write_cursor(calls[PAGE_ROWS - 1].cursor)) if more else ""
+        further = wanted.address(before=write_cursor(found.until)) if found.until is not None else ""
         values: dict[str, Any] = {
             "rows": rows,
             "wanted": wanted,
@@ -64,21 +56,24 @@ class CallsPage:
             "older": older,
             "newest": wanted.address(),
             "problem": problem,
+            "searched": found.until.time if found.until is not None else None,
+            "is_slow": found.is_slow,
+            "further": further,
         }
         return self._console.renderer.page(request, "calls.html", values)
 
-    async def _find(self, wanted: CallFilter) -> tuple[Sequence[CallRecord], str]:
+    async def _find(self, wanted: CallFilter) -> tuple[Found, str]:
         """Return a page of calls and one more, and what hindered the search."""
         try:
             async with self._console.trail.open() as reader:
                 where = wanted.query(time.time())
-                if wanted.text and where.since is None:
-                    return await _search_back(reader, where, wanted.before)
-                return await reader.calls(where, PAGE_ROWS + 1, wanted.before), ""
+                if wanted.text:
+                    return await search_back(reader, where, PAGE_ROWS + 1, wanted.before), ""
+                return Found(await reader.calls(where, PAGE_ROWS + 1, wanted.before)), ""
         except StoreUnavailableError as error:
-            return (), f"The store did not answer in time: {error}. Choose a shorter time, or fewer conditions."
+            return Found(()), f"The store did not answer in time: {error}. Choose a shorter time, or fewer conditions."
         except AuditUnavailableError as error:
-            return (), f"A local log cannot be read: {error}."
+            return Found(()), f"A local log cannot be read: {error}."
 
     async def stream(self, request: Request) -> Response:
         """Answer with server-sent events: what is new, until the browser leaves or its session ends."""
@@ -101,27 +96,3 @@ class CallsPage:
                     break
                 yield data
         yield encoded([("ended", None)])
-
-
-async def _search_back(reader: AuditReader, where: Filter, before: Cursor | None) -> tuple[Sequence[CallRecord], str]:
-    """Search for a text further and further back, until a page is full or the time is up; say how far it came.
-
-    No index knows of texts: over millions of calls, one that is rare would be searched for until the store gives up.
-    """
-    top, started = before.time if before is not None else time.time(), time.monotonic()
-    found: Sequence[CallRecord] = ()
-    reached = ""
-    for span, name in BACK:
-        try:
-            found = await reader.calls(replace(where, since=top - span), PAGE_ROWS + 1, before)
-        except StoreUnavailableError:
-            break
-        reached = name
-        if len(found) > PAGE_ROWS:
-            return found, ""
-        if time.monotonic() - started > SEARCH_SECONDS:
-            break
-    else:
-        return found, ""
-    came = f"Searched {reached} back only." if reached else "The search took too long."
-    return found, f"{came} Add a name or a decision, or choose a time, to search further."

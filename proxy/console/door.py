@@ -49,8 +49,11 @@ class Door:
         self.set_session(response, session)
         return response
 
-    def set_session(self, response: Response, secret: str, age: int | None = None) -> None:
-        self._set(response, self._site.cookie, secret, age, "strict")
+    def set_session(self, response: Response, secret: str) -> None:
+        self._set(response, self._site.cookie, secret, None, "strict", self._site.base(secret))
+
+    def drop_session(self, response: Response, base: str) -> None:
+        self._set(response, self._site.cookie, "", 0, "strict", base)
 
     def set_ticket(self, response: Response, way: str, age: int, same_site: Literal["lax", "strict"]) -> str:
         """Give the browser a secret that its next step of a login must come with; return the secret."""
@@ -67,9 +70,17 @@ class Door:
     def _ticket(self, way: str) -> str:
         return f"{self._site.cookie}-{way}"
 
-    def _set(self, response: Response, name: str, value: str, age: int | None, same: Literal["lax", "strict"]) -> None:
-        secure = self._site.secure
-        response.set_cookie(name, value, max_age=age, path="/", secure=secure, httponly=True, samesite=same)
+    def _set(
+        self,
+        response: Response,
+        name: str,
+        value: str,
+        age: int | None,
+        same: Literal["lax", "strict"],
+        base: str = "",
+    ) -> None:
+        secure, path = self._site.secure, f"{base}/"
+        response.set_cookie(name, value, max_age=age, path=path, secure=secure, httponly=True, samesite=same)
 
     async def refuse(self, request: Request, presented: str) -> None:
         """Record a wrong login and wait. Raises RefusedError where too many wait already."""

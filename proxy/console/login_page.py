@@ -61,13 +61,13 @@ class LoginPage:
                 else ("This is not the token of an operator.")
             )
             return login_form(self._console, request, why, 403)
-        response = see_other(next_path(form.get("next", "")))
+        response = see_other(self._console.site.base(session) + next_path(form.get("next", "")))
         return await self._console.door.admit(request, response, operator, session, "link" if link else "token")
 
     async def log_out(self, request: Request, _: Mapping[str, str]) -> Response:
-        self._console.sessions.end(request.cookies.get(self._console.site.cookie, ""))
-        response = see_other("/login")
-        self._console.door.set_session(response, "", 0)
+        self._console.sessions.end(request.state.secret)
+        response = see_other("/login?ended=1")
+        self._console.door.drop_session(response, request.state.base)
         return response
 
 

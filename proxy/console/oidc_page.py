@@ -74,7 +74,9 @@ class OidcPage:
             return self._failed(request, error)
         session = self._console.sessions.open(person.name, person.role)
         assert session is not None
-        response = self._console.renderer.page(request, "signed_in.html", {"next": attempt.next})
+        response = self._console.renderer.page(
+            request, "signed_in.html", {"next": self._console.site.base(session) + attempt.next}
+        )
         self._console.door.drop_ticket(response, _WAY)
         return await self._console.door.admit(request, response, person.name, session, _WAY)
 

@@ -82,7 +82,7 @@ class PasskeyPage:
         except BaseException:
             keys.remove(me.operator, added)
             raise
-        return JSONResponse({"next": "/sign-in"}, headers=dict(NO_STORE))
+        return JSONResponse({"next": f"{request.state.base}/sign-in"}, headers=dict(NO_STORE))
 
     async def remove(self, request: Request, form: Mapping[str, str]) -> Response:
         me: Me = request.state.me
@@ -107,7 +107,9 @@ class PasskeyPage:
         session = self._console.sessions.open(operator)
         if session is None:
             raise RefusedError(403, "wrong_passkey", "The operator of this passkey was revoked.")
-        response = JSONResponse({"next": next_path(form.get("next", ""))}, headers=dict(NO_STORE))
+        response = JSONResponse(
+            {"next": self._console.site.base(session) + next_path(form.get("next", ""))}, headers=dict(NO_STORE)
+        )
         self._console.door.drop_ticket(response, _WAY)
         return await self._console.door.admit(request, response, operator, session, _WAY)
 

@@ -74,7 +74,8 @@ class Renderer:
 
     def page(self, request: Request, template: str, values: Mapping[str, Any], status: int = 200) -> HTMLResponse:
         """Return a page. Templates have `me`: the session's operator, role and CSRF token; None before the login."""
-        context = {"me": request.state.me, "path": request.url.path, "pages": request.state.pages, **values}
+        state = request.state
+        context = {"me": state.me, "base": state.base, "path": request.url.path, "pages": state.pages, **values}
         text = self._environment.get_template(template).render(context)
         return HTMLResponse(text, status, headers=dict(NO_STORE))
 

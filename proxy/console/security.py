@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from starlette.requests import ClientDisconnect, Request
 
-from proxy.console.sessions import is_csrf_of
+from proxy.console.sessions import PLACE, PLACE_LETTERS, is_csrf_of, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -83,6 +83,27 @@ class Site:
         # The prefix makes browsers refuse such a cookie from any other host or path, and without TLS.
         return "__Host-interlock" if self.secure else f"interlock-{self.listener.port}"
 
+    def base(self, secret: str) -> str:
+        """Return what the paths of a session's pages begin with.
+
+        A browser sends a cookie to every port of a host, so also to a page that an agent serves there. It sends it only
+        to the path that the cookie is for, and nobody else knows that one. The prefix `__Host-` allows no path; who
+        answers for the name with TLS is not an agent.
+        """
+        return "" if self.secure else place_of(secret)
+
+    def session_secret(self, request: Request, base: str) -> str:
+        """Return the secret of the session whose pages are under `base`, of all cookies of that name; empty for none.
+
+        A page on another port can set cookies of the same name for the whole host. They count for nothing, and hide
+        nothing.
+        """
+        sent = (
+            pair.strip().partition("=") for header in request.headers.getlist("cookie") for pair in header.split(";")
+        )
+        secrets = (value for name, _, value in sent if name == self.cookie and value)
+        return next((secret for secret in secrets if self.base(secret) == base), "")
+
     @property
     def named_url(self) -> str | None:
         """The console's URL with a name, which passkeys need; None where it has none."""
@@ -99,6 +120,13 @@ class Site:
             if self.listener.fits(hosts[0]):
                 return f"http://{hosts[0].lower()}"
         raise RefusedError(421, "wrong_host", "The Host header does not name this console.")
+
+
+def split_place(path: str) -> tuple[str, str]:
+    """Return a path's beginning that names the place of a session, empty where it names none, and what follows."""
+    place, slash, rest = path.removeprefix(PLACE).partition("/")
+    is_place = path.startswith(PLACE) and slash and len(place) == PLACE_LETTERS and place.isascii() and place.isalnum()
+    return (PLACE + place, "/" + rest) if is_place else ("", path)
 
 
 def check_origin(request: Request, origin: str) -> None:

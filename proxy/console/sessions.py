@@ -19,6 +19,8 @@ IDLE_SECONDS: Final = 30 * 60.0
 LONGEST_SECONDS: Final = 12 * 3600.0
 GRANTED_SECONDS: Final = 3600.0
 MAX_SESSIONS: Final = 500
+PLACE: Final = "/s-"
+PLACE_LETTERS: Final = 32
 
 
 @dataclass(slots=True)
@@ -93,6 +95,11 @@ class Sessions:
 
 def is_csrf_of(session: Session, given: str) -> bool:
     return hmac.compare_digest(session.csrf.encode(), given.encode("utf-8", "surrogatepass"))
+
+
+def place_of(secret: str) -> str:
+    """Return what the paths of a session's pages begin with: nobody finds it who has not the session's secret."""
+    return PLACE + hashlib.sha256(b"place " + secret.encode("utf-8", "surrogatepass")).hexdigest()[:PLACE_LETTERS]
 
 
 def _hash(secret: str) -> str:

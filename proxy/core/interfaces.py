@@ -47,6 +47,15 @@ class Policy(Protocol):
         ...
 
     @property
+    def offers_tasks(self) -> bool:
+        """Whether calls of some tool may wait for people as tasks of the proxy's own."""
+        ...
+
+    def offers_task(self, call: Call) -> bool:
+        """Return whether calls of the tool may."""
+        ...
+
+    @property
     def pins(self) -> PinRules:
         """What becomes of tools that change."""
         ...

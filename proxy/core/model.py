@@ -376,6 +376,11 @@ class Reject:
 class CallerLink(Protocol):
     """What a transport knows of a caller whose call is held, and can do for it meanwhile."""
 
+    @property
+    def takes_progress(self) -> bool:
+        """Whether what `send` is given reaches the caller while its call waits."""
+        ...
+
     def gone(self) -> bool:
         """Return whether nobody waits for the answer any more."""
         ...
@@ -390,6 +395,7 @@ class Held:
     """People have to approve the call first: `wait` for that, which returns the verdict and never raises."""
 
     wait: Callable[[CallerLink], Awaitable[Verdict]]
+    message_id: MessageId | None = None
 
 
 type Verdict = Pass | Forward | Answer | Reject | Held

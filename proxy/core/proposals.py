@@ -146,6 +146,8 @@ class RunningCommit:
     nonce: str
     attempt_id: str
     proposal_id: str
+    task_id: str | None = None
+    """The task of the proxy's own whose result this is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from proxy.core.model import Answer, CallerLink, Context, JsonObject, Message, M
 from proxy.core.proposals import COMMITTABLE, Proposal, ProposalStore, State
 from proxy.errors import PhaseError
 from proxy.gate.in_flight import LEGACY
+from proxy.gate.task_calls import ASKED, wants_task
 from proxy.twophase.commit import Checked, hash_question
 from proxy.twophase.propose import describe, exact_hash, make_token, timestamp, waiting_notes
 from proxy.twophase.request_state import RequestState, is_ours, open_state, seal
@@ -34,11 +35,8 @@ if TYPE_CHECKING:
 # Each waiting call holds a connection and asks the store once a second.
 MAX_HELD: Final = 512
 MAX_HELD_OF_AGENT: Final = 32
-# Below the 60 seconds after which some clients give up without progress.
-PROGRESS_SECONDS: Final = 10.0
 FIRST_PAUSE: Final = 0.05
 LONGEST_PAUSE: Final = 1.0
-ASKED: Final = "approval"
 _ANSWERS: Final = ("inputResponses", "requestState")
 
 
@@ -50,15 +48,27 @@ class _Waiting:
     cancelled: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class HoldTimes:
+    """How long calls are held, in seconds; a rule's own `hold_seconds` counts instead of both."""
+
+    silent: float = 50.0
+    """Where the client hears nothing meanwhile, or has not asked to: below the 60 seconds after which some give up."""
+    with_progress: float = 600.0
+    """Where it asked for progress, and gets it."""
+    keep_alive: float = 5.0
+    """Between two signs of life."""
+
+
 class HeldCalls:
     """Holds calls until people have decided. One per process; use from one event loop."""
 
     def __init__(
-        self, two_phase: TwoPhase, store: ProposalStore, *, seconds: float, clock: Callable[[], float]
+        self, two_phase: TwoPhase, store: ProposalStore, *, times: HoldTimes, clock: Callable[[], float]
     ) -> None:
         self._two_phase = two_phase
         self._store = store
-        self._seconds = seconds
+        self._times = times
         self._clock = clock
         self._stopping = asyncio.Event()
         self._agents: Counter[str] = Counter()
@@ -92,6 +102,8 @@ class HeldCalls:
             proposal = await self._two_phase.open(state, recorder)
         state.proposal_id = proposal.proposal_id
         recorder.phased(state, "proposed", describe(proposal))
+        if _how(state) == "task" and wants_task(params):
+            return self._two_phase.tasks.create(message, state, proposal)
         asks = _how(state) == "elicit" and _takes_urls(params) and self._two_phase.page(proposal) is not None
         if asks and proposal.state is State.PENDING and not is_ours(params.get("requestState")):
             return self._ask(message, state, proposal)
@@ -153,9 +165,10 @@ class HeldCalls:
         # Decided already, it takes nobody's place.
         if (stands := standing(proposal, self._clock())) is not State.PENDING and not link.gone():
             return replace(proposal, state=stands)
-        loop = asyncio.get_running_loop()
-        over = loop.time() + self._bound(state)
-        progress, pause = _Progress(message, loop.time(), self._bound(state)), FIRST_PAUSE
+        loop, pause = asyncio.get_running_loop(), FIRST_PAUSE
+        progress = _Progress(message, link, loop.time(), self._times.keep_alive)
+        bound = progress.total = self._bound(state, asked=progress.is_wanted)
+        over = loop.time() + bound
         with self._place(state, message) as waiting:
             while True:
                 found = await self._store.proposal(proposal.proposal_id)
@@ -169,19 +182,22 @@ class HeldCalls:
                     raise PhaseError("stopping", "the proxy stops; the proposal stays, so call it again")
                 if (left := over - loop.time()) <= 0:
                     raise _TimeOverError
-                await progress.send(link, loop.time())
+                await progress.send(loop.time())
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._stopping.wait(), min(pause, left))
+                    await asyncio.wait_for(self._stopping.wait(), min(pause, left, self._times.keep_alive))
                 pause = min(LONGEST_PAUSE, pause * 1.5)
 
-    def _bound(self, state: CallState) -> float:
+    def _bound(self, state: CallState, *, asked: bool) -> float:
         # The legacy transport sends one POST after the other, and clients give each a few seconds: holding one would
         # hold all. So its call is refused as pending, and finds its proposal when it is made again.
         if state.context.transport == LEGACY:
             return 0.0
         terms = state.decision.terms if state.decision else None
         own = terms.hold_seconds if terms else None
-        return self._seconds if own is None else own
+        if own is not None:
+            return own
+        # Only progress resets the timeout of a request, and only where the client asked for it.
+        return self._times.with_progress if asked else self._times.silent
 
     @contextlib.contextmanager
     def _place(self, state: CallState, message: Message) -> Iterator[_Waiting]:
@@ -226,23 +242,30 @@ class _TimeOverError(Exception):
 class _Progress:
     """Tells a client that asked for it that its call still waits: with that, some wait longer."""
 
-    def __init__(self, message: Message, began: float, total: float) -> None:
+    def __init__(self, message: Message, link: CallerLink, began: float, interval: float) -> None:
         meta = message.params.get("_meta")
         self._token = meta.get("progressToken") if isinstance(meta, dict) else None
+        self._link = link
         self._began = self._last = began
-        self._total = total
+        self._interval = interval
+        self.total = 0.0
 
-    async def send(self, link: CallerLink, now: float) -> None:
-        if not isinstance(self._token, str | int) or now < self._last + PROGRESS_SECONDS:
+    @property
+    def is_wanted(self) -> bool:
+        is_token = isinstance(self._token, str | int) and not isinstance(self._token, bool)
+        return is_token and self._link.takes_progress
+
+    async def send(self, now: float) -> None:
+        if not self.is_wanted or now < self._last + self._interval:
             return
         self._last = now
         params = {
             "progressToken": self._token,
             "progress": round(now - self._began, 1),
-            "total": self._total,
+            "total": self.total,
             "message": "Waiting for an operator to approve it.",
         }
-        await link.send({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
+        await self._link.send({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
 
 
 def without_our_answers(message: Message) -> Message:

@@ -51,6 +51,7 @@ class CallState:
     phase: str | None = None
     called_as: str | None = None
     proposal_id: str | None = None
+    task_id: str | None = None  # the task of the proxy's own whose result was asked for
     commit: RunningCommit | None = None
     recorded_reason: str | None = None  # what the event gives as its reason, in place of the decision's
 

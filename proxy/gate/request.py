@@ -36,6 +36,8 @@ from proxy.gate.argument_masking import ArgumentMasking
 from proxy.gate.hold import without_our_answers
 from proxy.gate.refusal import CallState, carried_why, egress_reason, egress_why, refused_verdict, sentence
 from proxy.gate.server_messages import ServerMessages, refused_response
+from proxy.gate.task_calls import METHODS as TASK_CALLS
+from proxy.gate.task_calls import is_mirrored, is_own_task
 from proxy.twophase.listing import PHASE_SUFFIXES
 from proxy.wire.body import (
     READ_AT_ONCE,
@@ -61,7 +63,7 @@ if TYPE_CHECKING:
     from proxy.gate.gate import GateParts
     from proxy.gate.outbound_scan import Carried
     from proxy.gate.plain_request import PlainRequests
-    from proxy.gate.two_phase import PhaseCall
+    from proxy.gate.two_phase import PhaseCall, TwoPhase
     from proxy.twophase.commit import Checked
     from proxy.wire.client_stream import ClientStream
 
@@ -203,7 +205,7 @@ class RequestGate:
                     self._in_flight.release(state.context, state.message)
             return verdict
 
-        return Held(wait)
+        return Held(wait, held.message_id)
 
     async def _decide_claimed(self, reading: SingleMessage, head: RequestHead, state: CallState) -> Verdict:
         egress = state.context.egress
@@ -213,6 +215,8 @@ class RequestGate:
         if (refusal := self._carried_refusal(reading.message)) is not None:
             state.decision = Decision(Outcome.ALLOW, "default_allow")
             return await self._forward(refusal, {}, None, state)
+        if reading.message.method in TASK_CALLS and self._two_phase is not None and is_own_task(reading.message):
+            return await self._decide_task(self._two_phase, reading.message, head, state)
         phase_call = self._read_phase(reading.message, state)
         message = phase_call.message if phase_call is not None else reading.message
         # This uses nothing up. The token is consumed only when all else has passed, so a refused call costs none.
@@ -225,11 +229,28 @@ class RequestGate:
         if refused is not None:
             return await self._refuse(state, *refused)
         if phase_call is None and state.decision is not None and state.decision.outcome is Outcome.TWO_PHASE:
-            return Held(partial(self._hold, reading, head, state, found))
+            return Held(partial(self._hold, reading, head, state, found), message.id)
         if phase_call is not None and checked is None:
             assert self._two_phase is not None
             return await self._two_phase.propose(phase_call, state, self._recorder)
         return await self._commit_and_forward(reading, head, state, message, masked, checked)
+
+    async def _decide_task(self, two_phase: TwoPhase, message: Message, head: RequestHead, state: CallState) -> Verdict:
+        """Answer for a task of our own; for its result, hold the call that it is of."""
+        asked = await two_phase.tasks.take(message, state)
+        if isinstance(asked, Answer):
+            state.decision = Decision(Outcome.ALLOW, "default_allow")
+            await self._recorder.decided(state, quietly=True)
+            return asked
+        if any(is_mirrored(name) for name, _ in head.mcp):
+            return await self._refuse(state, "header_mismatch", "Its headers would name another call.")
+        reading, found = SingleMessage(asked), state.findings
+        state.call = as_call(asked, state.context)
+        refused, _ = await self._threads.run(state.size, self._weigh, asked, state)
+        if refused is not None:
+            return await self._refuse(state, *refused)
+        # Held whatever today's policy says: only its proposal's nonce keeps it from being made twice.
+        return Held(partial(self._hold, reading, head, state, found), message.id)
 
     async def _commit_and_forward(
         self,

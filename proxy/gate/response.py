@@ -16,6 +16,7 @@ from proxy.errors import PinsUnavailableError, SharedCallsUnavailableError
 from proxy.gate.refusal import withheld
 from proxy.gate.result_masking import mask_beside, mask_result
 from proxy.gate.server_messages import ServerMessages
+from proxy.gate.task_calls import with_related_task
 from proxy.gate.tool_catalog import ENTRIES, HANDSHAKES, TOOLS_LIST, is_tool_list, without_instructions
 from proxy.wire import refusal_messages
 from proxy.wire.jsonrpc import reencode
@@ -67,6 +68,8 @@ class ResponseGate:
         if masked is None:
             self._end(in_flight, "withheld", size=len(raw), findings=findings)
             return self._withheld(in_flight, value.get("id", in_flight.message.id), "secret_found")
+        if in_flight.commit is not None and in_flight.commit.task_id is not None:
+            masked = with_related_task(masked, in_flight.commit.task_id)
         outcome, is_error = _outcome(value)
         # The digest is of the bytes that the client gets: those that came, unless something in them was changed.
         sent = raw if masked is value else reencode(masked)

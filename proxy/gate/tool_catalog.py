@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from proxy.core.model import UNSAID, Call, Context, Governed, Hints, JsonObject, PinRules
 from proxy.gate.schema_check import still_fits
+from proxy.gate.task_calls import offer_task, offer_tasks
 from proxy.gate.tool_descriptions import find_hidden, find_phrases
 from proxy.gate.tool_pins import (
     INSTRUCTIONS,
@@ -185,6 +186,7 @@ class ToolCatalog:
         passes = passes and (rules.mode != "enforce" or (pin is not None and pin.stands))
         listed: Listed = [({"name": INSTRUCTIONS, **said}, made)]
         findings = tuple(_findings((change,) if change else (), listed, rules))
+        result = offer_tasks(result) if self._policy().offers_tasks else result
         return result if passes or not said else without_instructions(result), findings
 
     def show_entries(
@@ -253,7 +255,7 @@ def _faces(tool: JsonObject, policy: Policy, call: Call, taken: Collection[str])
         return
     governed = policy.governs(call)
     if governed != "always":
-        yield tool
+        yield offer_task(tool) if policy.offers_task(call) else tool
     if governed != "never":
         names = phase_names(tool["name"], taken)
         yield propose_tool(tool, names)

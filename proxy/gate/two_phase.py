@@ -17,8 +17,9 @@ from proxy.core.ids import new_id
 from proxy.core.model import Answer, Call, JsonObject, Message
 from proxy.core.proposals import COMMITTABLE, Commit, Consumed, Proposal, ProposalStore, RunningCommit, State, Terms
 from proxy.errors import PhaseError, SamplerError, StoreUnavailableError
-from proxy.gate.hold import HeldCalls
+from proxy.gate.hold import HeldCalls, HoldTimes
 from proxy.gate.refusal import CallState, sentence
+from proxy.gate.task_calls import TaskCalls
 from proxy.twophase import tokens
 from proxy.twophase.commit import (
     INPUT_REQUIRED,
@@ -67,7 +68,6 @@ PROPOSAL_LIMIT: Final = 1 << 18  # bytes of a message that proposes or commits
 KNOWN: Final = frozenset({"done", "tool_error", "error", "input_required", "task", "withheld", "not_forwarded"})
 # A nonce outlives its token by this much, so that no clock within bounds lets a token be used again.
 GRACE_SECONDS: Final = 3600.0
-HOLD_SECONDS: Final = 50.0
 SWEEP_SECONDS: Final = 60.0
 _RETRIES: Final = (0.1, 0.5, 2.0, 5.0)
 # How long the answer to a server's question waits for the outcome `input_required`, which is stored in the background.
@@ -96,7 +96,7 @@ class TwoPhase:
         sampler: Sampler | None = None,
         clock: Callable[[], float] = time.time,
         limit: int = PROPOSAL_LIMIT,
-        hold_seconds: float = HOLD_SECONDS,
+        hold: HoldTimes | None = None,
         console_url: str | None = None,
     ) -> None:
         self._store = store
@@ -106,7 +106,8 @@ class TwoPhase:
         self._clock = clock
         self._limit = limit
         self._console_url = console_url
-        self.held = HeldCalls(self, store, seconds=hold_seconds, clock=clock)
+        self.tasks = TaskCalls(self, store, clock)
+        self.held = HeldCalls(self, store, times=hold or HoldTimes(), clock=clock)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ending: set[asyncio.Task[None]] = set()
 
@@ -304,7 +305,7 @@ class TwoPhase:
         state.proposal_id = proposal.proposal_id
         check_terms(proposal, state.decision.terms)
         self._loop = asyncio.get_running_loop()
-        running = RunningCommit(checked.token.nonce, state.call_id, proposal.proposal_id)
+        running = RunningCommit(checked.token.nonce, state.call_id, proposal.proposal_id, state.task_id)
         try:
             await self._consume(checked, state.call_id)
         except PhaseError:

@@ -111,6 +111,7 @@ class CompiledPolicy:
         self._suppressions = tuple(map(CompiledSuppression, suppressions))
         self.compiled = tuple(CompiledRule(rule) for rule in sorted(rules, key=lambda rule: rule.id))
         self.rules: Mapping[str, Rule] = {compiled.id: compiled.rule for compiled in self.compiled}
+        self.offers_tasks = any(map(_is_task_rule, self.rules.values()))
         self._default_allow = Decision(Outcome.ALLOW, DEFAULT_ALLOW, policy_version=version)
         self._default_deny = Decision(Outcome.DENY, DEFAULT_DENY, message=_DEFAULT_MESSAGE, policy_version=version)
         self._index = _Index(self.compiled)
@@ -154,6 +155,10 @@ class CompiledPolicy:
         if not phased:
             return "never"
         return "always" if any(rule.when is None for rule in phased) else "sometimes"
+
+    def offers_task(self, call: Call) -> bool:
+        """Return whether calls of the tool may wait for people as a task of the proxy's own."""
+        return self.offers_tasks and any(_is_task_rule(rule) for rule in self._live_rules(call) or ())
 
     def _live_rules(self, call: Call) -> list[Rule] | None:
         try:
@@ -312,3 +317,7 @@ def _redactions(live: Sequence[Hit], suppressions: Sequence[CompiledSuppression]
         Redaction(rule.id, tuple(rule.detectors), frozenset(rule.on), rule.redact, values)
         for rule, values in zip(rules, ignored, strict=True)
     )
+
+
+def _is_task_rule(rule: Rule) -> bool:
+    return isinstance(rule, TwoPhaseRule) and rule.how == "task"

@@ -133,6 +133,8 @@ class HookPolicy:
         self.pins = policy.pins
         self.could_allow = policy.could_allow
         self.governs = policy.governs
+        self.offers_tasks = policy.offers_tasks
+        self.offers_task = policy.offers_task
         self.unmatched = policy.unmatched
 
     def decide(self, call: Call) -> Decision:

@@ -12,6 +12,7 @@ from proxy.audit.pipeline import AuditPipeline
 from proxy.core.ids import new_id
 from proxy.core.model import AuditEvent
 from proxy.gate.gate import Gate
+from proxy.gate.hold import HoldTimes
 from proxy.gate.tool_catalog import ToolCatalog
 from proxy.gate.two_phase import TwoPhase
 from proxy.identity.token_file import OperatorTokens
@@ -120,7 +121,7 @@ class Components:
             ring=lambda: keys.ring(time.time()),
             catalog=catalog,
             sampler=self.sampler,
-            hold_seconds=settings.hold_timeout,
+            hold=HoldTimes(settings.hold_timeout, settings.hold_timeout_progress, settings.hold_keepalive),
             console_url=settings.console_url or console,
         )
         self.notifier = _open_notifier(settings, self._database, self.two_phase)

@@ -253,4 +253,5 @@ def _limits(settings: Settings) -> Limits:
         message_bytes=settings.event_limit,
         streams=settings.stream_limit,
         large_uploads=settings.large_uploads,
+        keep_alive_seconds=settings.hold_keepalive,
     )

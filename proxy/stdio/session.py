@@ -198,6 +198,10 @@ class _StdioCarrier:
 class _StdioCaller:
     session: Session
 
+    @property
+    def takes_progress(self) -> bool:
+        return True
+
     def gone(self) -> bool:
         return False  # the session ends with its client, and with the session what waits
 

@@ -32,7 +32,7 @@ default: allow
 rules:
   - {id: hold, action: two_phase, tools: [transfer_funds], approval: {how: HOW}}
 """
-HOLD, ELICIT = POLICY.replace("HOW", "hold"), POLICY.replace("HOW", "elicit")
+HOLD, ELICIT, TASK = (POLICY.replace("HOW", how) for how in ("hold", "elicit", "task"))
 SETTINGS = f"hold_timeout: {PATIENCE}\nconsole_url: {CONSOLE}\n"
 
 
@@ -139,6 +139,22 @@ async def test_typescript_clients_wait_as_they_are(banks: Any, policy: str, lega
         )
     assert (report.get("moved"), len(report["pages"])) == ({"moved": 4}, asked), report
     assert bank.entries()[before:] == [("transfer_funds", {"amount": 4, "to": "typescript"})]
+
+
+async def test_a_typescript_client_gets_a_task_polls_it_and_takes_its_result(banks: Any) -> None:
+    bank: Bank = banks("http", TASK)
+    assert bank.interlock is not None
+    options = {"url": f"{bank.interlock.url}/mcp", "task": True}
+    with NodeClients() as clients:
+        run = asyncio.to_thread(clients.order, "approval", options)
+        report, _ = await asyncio.gather(run, approve(bank.state_dir))
+        assert (report["seen"][0], report["seen"][-1]) == ("taskCreated", "result"), report
+        assert report["seen"][-2] == "input_required"
+        assert report["moved"] == {"moved": 4}
+        run = asyncio.to_thread(clients.order, "approval", options)
+        report, _ = await asyncio.gather(run, reject(bank.state_dir))
+        assert report["seen"][-2:] == ["failed", "error"], report
+    assert bank.entries() == [("transfer_funds", {"amount": 4, "to": "typescript"})]
 
 
 async def test_over_the_legacy_transport_a_call_is_refused_as_pending_and_made_again(banks: Any) -> None:

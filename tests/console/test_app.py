@@ -115,6 +115,33 @@ async def test_two_cookies_of_the_session_are_no_way_in(desk: Desk) -> None:
     assert (await desk.http.get("/calls", headers={"cookie": f"{name}={value}x"})).status_code == 303
 
 
+async def test_a_session_counts_under_its_own_path_alone(desk: Desk) -> None:
+    """A browser sends cookies to every port of a host, so what matters is that it sends this one to no other path."""
+    await desk.log_in()
+    (cookie,) = list(desk.http.cookies.jar)
+    assert re.fullmatch(r"/s-[0-9a-f]{32}/", cookie.path)
+    sent = {"cookie": f"{cookie.name}={cookie.value}"}
+    assert (await desk.http.get(f"{cookie.path}calls", headers=sent)).status_code == 200
+    desk.http.cookies.clear()
+    other = "/s-" + "0" * 32
+    for path in ("/calls", f"{other}/calls", f"/{cookie.path}calls", f"{cookie.path[:-1].upper()}/calls", "/", "/s-/"):
+        answer = await desk.http.get(path, headers=sent)
+        assert (answer.status_code, answer.headers["location"].partition("?")[0]) == (303, "/login"), path
+    answer = await desk.http.get("/pending", headers=sent | {"accept": "application/json"})
+    assert answer.status_code == 401
+    answer = await desk.http.post(f"{other}/logout", headers=sent, data={})
+    assert answer.status_code == 401
+
+
+@pytest.mark.parametrize("form", ["{other}; {own}", "{own}; {other}", "{other};{own};{other}"])
+async def test_a_cookie_that_another_port_set_hides_no_session(desk: Desk, form: str) -> None:
+    await desk.log_in()
+    (cookie,) = list(desk.http.cookies.jar)
+    sent = form.format(own=f"{cookie.name}={cookie.value}", other=f"{cookie.name}=evil")
+    desk.http.cookies.clear()
+    assert (await desk.http.get(f"{cookie.path}calls", headers={"cookie": sent})).status_code == 200
+
+
 async def test_the_home_page_is_the_overview(desk: Desk) -> None:
     await desk.log_in()
     assert (await desk.http.get("/")).status_code == 200

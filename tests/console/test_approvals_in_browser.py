@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.support.browser import PHONE, Tab, findings, open_tab, start_browser
+from tests.support.browser import PHONE, Tab, findings, open_tab, start_browser, visit
 from tests.support.console_world import STABLE, World, start_world
 from tests.support.timeouts import PATIENCE
 
@@ -62,7 +62,7 @@ def ran(world: World, tool: str) -> int:
 
 
 def open_newest(page: Page, world: World, tool: str) -> None:
-    page.goto(f"{world.interlock.console_url}/approvals")
+    visit(page, f"{world.interlock.console_url}/approvals")
     page.locator("#waiting a.tool", has_text=tool).first.click()
     page.wait_for_url("**/approvals/*")
 
@@ -71,7 +71,7 @@ def test_a_proposal_appears_is_approved_and_its_call_runs_once(browser: Browser,
     with open_tab(browser) as tab:
         tab.log_in(world.interlock)
         page = tab.page
-        page.goto(f"{world.interlock.console_url}/approvals")
+        visit(page, f"{world.interlock.console_url}/approvals")
         assert propose(world, amount=100, to="bob")["status"] == "pending"
         expect(page.locator("#waiting")).to_contain_text("amount: 100, to: bob")
         expect(page.locator("#pending-count")).to_have_text("1")
@@ -112,7 +112,7 @@ def test_a_proposal_expires_under_the_eyes_of_the_reader(browser: Browser, world
     with open_tab(browser) as tab:
         tab.log_in(world.interlock)
         proposed = propose(world, "transfer_soon", amount=1)
-        tab.page.goto(f"{world.interlock.console_url}/approvals/{proposed['proposal_id']}")
+        visit(tab.page, f"{world.interlock.console_url}/approvals/{proposed['proposal_id']}")
         expect(tab.page.locator("#state")).to_have_text("expired")
         expect(tab.page.locator("#approve:enabled")).to_have_count(0)
 
@@ -120,7 +120,7 @@ def test_a_proposal_expires_under_the_eyes_of_the_reader(browser: Browser, world
 def test_a_held_call_runs_when_a_person_approves_it(browser: Browser, world: World) -> None:
     with open_tab(browser) as tab, ThreadPoolExecutor(1) as agent:
         tab.log_in(world.interlock)
-        tab.page.goto(f"{world.interlock.console_url}/approvals")
+        visit(tab.page, f"{world.interlock.console_url}/approvals")
         held = agent.submit(world.call, "transfer_held", {"amount": 3, "to": "dave"})
         tab.page.locator("#waiting a.tool", has_text="transfer_held").first.click()
         tab.page.wait_for_url("**/approvals/*")
@@ -168,7 +168,7 @@ def test_the_next_calls_like_it_run_without_asking_again(browser: Browser, world
         tab.page.get_by_label("amount").check()
         tab.page.click("#approve")
         expect(tab.page.locator("#state")).to_have_text("approved")
-        tab.page.goto(f"{world.interlock.console_url}/approvals")
+        visit(tab.page, f"{world.interlock.console_url}/approvals")
         expect(tab.page.get_by_text("2 of 2")).to_be_visible()
     for amount in (11, 12):
         commit(world, "transfer_funds", propose(world, amount=amount, to="carol"), amount=amount, to="carol")
@@ -182,7 +182,7 @@ def test_nothing_hinders_and_everything_fits(size: tuple[int, int], dark: bool, 
     propose(world, amount=77, to="<img src=x onerror=window.__ran=1>\u202e")
     with open_tab(browser, size, dark=dark, bypass_csp=True) as tab:
         tab.log_in(world.interlock)
-        tab.page.goto(f"{world.interlock.console_url}/approvals")
+        visit(tab.page, f"{world.interlock.console_url}/approvals")
         assert findings(tab.page) == []
         open_newest(tab.page, world, "transfer_funds")
         assert findings(tab.page) == []

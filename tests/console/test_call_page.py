@@ -34,6 +34,12 @@ async def test_a_call_is_shown_with_every_event_and_its_place_in_the_chain(desk:
     assert re.findall(r"event (\d) of", text) == ["2", "3"]
 
 
+async def test_the_page_says_that_results_are_not_kept(desk: Desk, world: World) -> None:
+    await desk.log_in()
+    assert "No setting changes that" in (await desk.http.get("/calls/call-0002")).text
+    assert "No setting changes that" not in (await desk.http.get("/calls/call-0001")).text
+
+
 async def test_it_is_explained_by_the_rule_and_the_view_that_decided(desk: Desk, world: World) -> None:
     await desk.log_in()
     text = html.unescape((await desk.http.get("/calls/call-0001")).text)

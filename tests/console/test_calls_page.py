@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.console import calls_page, live_feed
+from proxy.console import calls_page, live_feed, text_search
 from proxy.errors import StoreUnavailableError
 from tests.support.audit_fixture import TRAIL, World, event
 from tests.support.console_fixture import Desk, open_desk
@@ -93,7 +93,7 @@ async def test_a_store_that_does_not_answer_is_told_on_the_page(desk: Desk, monk
     assert "no answer in 10 s" in answer.text
     assert "Choose a shorter time" in answer.text
     # Of a text, whatever was found before the store gave up.
-    assert "The search took too long." in (await desk.http.get("/calls?text=x")).text
+    assert "The store did not answer for what is older" in (await desk.http.get("/calls?text=x")).text
 
 
 async def test_a_text_is_searched_for_further_and_further_back_while_there_is_time(
@@ -104,11 +104,16 @@ async def test_a_text_is_searched_for_further_and_further_back_while_there_is_ti
     await desk.log_in()
     text = (await desk.http.get("/calls?text=read")).text
     assert [one for one in listed(text) if one] == ["call-0003", "call-0002", "call-0001"]
-    assert "back only" not in text
-    monkeypatch.setattr(calls_page, "SEARCH_SECONDS", -1.0)
+    assert "Searched back to" not in text
+    monkeypatch.setattr(text_search, "FIRST_SECONDS", -1.0)
     text = (await desk.http.get("/calls?text=read")).text
     assert [one for one in listed(text) if one] == ["call-0003"]
-    assert "Searched an hour back only" in text
+    assert "Searched back to" in text
+    further = re.search(r'rel="next" href="([^"]+)"', text)
+    assert further is not None
+    text = (await desk.http.get(further[1].replace("&amp;", "&"))).text
+    assert [one for one in listed(text) if one] == ["call-0002", "call-0001"]
+    assert "Search further" not in text
 
 
 async def test_the_stream_ends_when_its_operator_is_revoked(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

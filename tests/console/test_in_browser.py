@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import http.server
+import threading
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -9,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.console.xss_corpus import CORPUS
-from tests.support.browser import PHONE, Tab, console_link, findings, open_tab, start_browser
+from tests.support.browser import PHONE, Tab, console_link, findings, open_tab, start_browser, visit
 from tests.support.console_world import World, make_traffic, start_world
 from tests.support.timeouts import PATIENCE
 
@@ -55,6 +57,38 @@ def test_a_link_logs_in_once_and_leaves_no_secret_in_the_address(browser: Browse
     with open_tab(browser, strict=False) as tab:
         tab.page.goto(link)
         expect(tab.page.get_by_role("alert")).to_contain_text("was used or is too old")
+
+
+class _Listener(http.server.BaseHTTPRequestHandler):
+    """A page that an agent serves on another port of the same host, and keeps what it is sent."""
+
+    def do_GET(self) -> None:
+        self.server.cookies.append(self.headers.get("cookie", ""))  # type: ignore[attr-defined]
+        self.send_response(200)
+        self.send_header("content-type", "text/html")
+        self.end_headers()
+        self.wfile.write(b"<title>mine</title>")
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_a_page_on_another_port_of_the_host_gets_no_session(tab: Tab, world: World) -> None:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Listener) as server:
+        server.cookies = []  # type: ignore[attr-defined]
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        port = server.server_address[1]
+        for path in ("/", "/calls", "/approvals", "/s-/calls"):
+            tab.page.goto(f"http://127.0.0.1:{port}{path}")
+        assert server.cookies[:1] == [""]  # type: ignore[attr-defined]
+        assert set(server.cookies) == {""}  # type: ignore[attr-defined]
+        # Nor can its scripts find the path: storage is an origin's own, and a port makes another origin.
+        assert tab.page.evaluate("[document.cookie, localStorage.length]") == ["", 0]
+        server.shutdown()
+    # The session goes on: a link without its path leads to it.
+    tab.page.goto(f"{world.interlock.console_url}/approvals")
+    tab.page.wait_for_url("**/s-*/approvals")
+    expect(tab.page.get_by_role("link", name="operator")).to_be_visible()
 
 
 def delay(tab: Tab, world: World, tool: str) -> float:
@@ -178,7 +212,7 @@ def test_a_revoked_operator_is_led_out_of_an_open_page(browser: Browser, world: 
 def test_a_call_opens_as_a_timeline_and_becomes_a_rule(tab: Tab, world: World) -> None:
     refused = world.call("read_file", {"path": "/srv/app/../../etc/shadow"})
     page = tab.page
-    page.goto(f"{world.interlock.console_url}/calls?tool=read_file&decision=deny")
+    visit(page, f"{world.interlock.console_url}/calls?tool=read_file&decision=deny")
     expect(page.locator(f"#rows tr:first-child a[href$='{world.audit_id(refused)}']").first).to_be_visible()
     page.keyboard.press("j")
     page.keyboard.press("Enter")

@@ -91,17 +91,21 @@ async def test_guessing_is_one_at_a_time_and_bounded_while_a_right_token_never_w
 
 async def test_logout_ends_the_session_on_the_server(desk: Desk) -> None:
     await desk.log_in()
-    kept = dict(desk.http.cookies)
-    assert (await desk.post("/logout")).headers["location"] == "/login"
-    desk.http.cookies.update(kept)
-    assert (await desk.http.get("/calls")).status_code == 303
+    (kept,) = list(desk.http.cookies.jar)
+    answer = await desk.post("/logout")
+    assert answer.headers["location"] == "/login?ended=1"
+    assert f"Path={kept.path}" in answer.headers["set-cookie"]
+    assert not list(desk.http.cookies.jar)
+    desk.http.cookies.jar.set_cookie(kept)
+    assert (await desk.http.get("/calls")).headers["location"] == "/login?ended=1&next=/calls"
 
 
 async def test_whoever_is_logged_in_needs_no_login(desk: Desk) -> None:
     assert "Paste" not in (page := (await desk.http.get("/login")).text)
     assert "Operator's token" in page
     await desk.log_in()
-    assert (await desk.http.get("/login")).headers["location"] == "/calls"
+    (session,) = list(desk.http.cookies.jar)
+    assert (await desk.http.get(f"{session.path}login")).headers["location"] == "/calls"
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,8 @@ def refused(desk: Desk, answer: httpx2.Response, status: int = 403) -> None:
 async def test_claims_become_an_operator_and_a_role(desk: Desk, issuer: Issuer) -> None:
     answer = await sign_in(desk, issuer)
     assert answer.status_code == 200
-    assert 'content="0; url=/approvals"' in answer.text
+    place = next(one.path for one in desk.http.cookies.jar if one.name == "interlock-8090")
+    assert f'content="0; url={place}approvals"' in answer.text
     page = (await desk.http.get("/calls")).text
     assert "ann<small>approver</small>" in page
     assert desk.sink.kinds() == ["operator_login"]

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from proxy.console import server
+from proxy.console.security import split_place
 from proxy.identity.token_file import read_token
 from tests.support.console_fixture import Desk
 from tests.support.console_world import World, start_world
@@ -33,10 +34,11 @@ class Browser(contextlib.AbstractContextManager["Browser"]):
         self._url = world.interlock.console_url
         self._http = http.client.HTTPConnection(self._url.removeprefix("http://"), timeout=PATIENCE)
         self.headers = {"Accept": "text/html", "Origin": self._url}
+        self.place = ""
 
     def request(self, method: str, path: str, body: str | None = None) -> tuple[int, str, http.client.HTTPMessage]:
         form = {"Content-Type": "application/x-www-form-urlencoded"} if body else {}
-        self._http.request(method, path, body, self.headers | form)
+        self._http.request(method, self.place + path, body, self.headers | form)
         answer = self._http.getresponse()
         return answer.status, answer.read().decode(), answer.headers
 
@@ -46,6 +48,7 @@ class Browser(contextlib.AbstractContextManager["Browser"]):
     def log_in(self, token: str) -> None:
         status, _, headers = self.request("POST", "/login", f"token={token}")
         assert status == 303
+        self.place, _ = split_place(headers["location"])
         self.headers["Cookie"] = headers["set-cookie"].partition(";")[0]
 
 
@@ -112,7 +115,9 @@ def test_the_proxy_stops_cleanly_while_pages_are_open(tmp_path: Path) -> None:
         host, port = address.split(":")
         with socket.create_connection((host, int(port)), PATIENCE) as stream:
             cookie = browser.headers["Cookie"]
-            stream.sendall(f"GET /stream?calls=1 HTTP/1.1\r\nHost: {address}\r\nCookie: {cookie}\r\n\r\n".encode())
+            stream.sendall(
+                f"GET {browser.place}/stream?calls=1 HTTP/1.1\r\nHost: {address}\r\nCookie: {cookie}\r\n\r\n".encode()
+            )
             assert b"text/event-stream" in stream.recv(4096)
             world.interlock.stop()
 
@@ -122,7 +127,7 @@ async def test_a_request_that_is_never_finished_is_closed_and_a_stream_is_not(
 ) -> None:
     monkeypatch.setattr(server, "CONNECTION_SECONDS", 0.05)
     await desk.log_in()
-    name, value = next(iter(desk.http.cookies.items()))
+    (cookie,) = list(desk.http.cookies.jar)
     serving = server.make_server(desk.app)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         task = asyncio.create_task(serving.serve([listener]))
@@ -131,8 +136,8 @@ async def test_a_request_that_is_never_finished_is_closed_and_a_stream_is_not(
             slow, slow_writer = await asyncio.open_connection(*address)
             slow_writer.write(b"GET /login HTTP/1.1\r\nHost: 127.0.0.1:8090\r\n")
             stream, stream_writer = await asyncio.open_connection(*address)
-            head = f"GET /stream HTTP/1.1\r\nHost: 127.0.0.1:8090\r\nCookie: {name}={value}\r\n\r\n"
-            stream_writer.write(head.encode())
+            head = f"GET {cookie.path}stream HTTP/1.1\r\nHost: 127.0.0.1:8090\r\n"
+            stream_writer.write(f"{head}Cookie: {cookie.name}={cookie.value}\r\n\r\n".encode())
             await stream.readuntil(b"retry: 2000")
             assert await slow.read() == b""
             # By then the stream has outlived the bound several times.

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.console.test_oidc_page import write_settings
-from tests.support.browser import Tab, console_link, open_tab, start_browser
+from tests.support.browser import Tab, console_link, open_tab, start_browser, visit
 from tests.support.console_world import World, start_world
 from tests.support.harness import free_port
 from tests.support.oidc_issuer import start_issuer
@@ -46,12 +46,12 @@ def test_an_operator_registers_a_passkey_and_logs_in_with_it(browser: Browser, w
         add_authenticator(tab)
         page.goto(link.replace("127.0.0.1", "localhost"))
         page.wait_for_url("**/calls**")
-        page.goto(f"{named}/sign-in")
+        visit(page, f"{named}/sign-in")
         page.get_by_label("Name of a new passkey").fill("Laptop")
         page.get_by_role("button", name="Add a passkey").click()
         expect(page.get_by_text("Laptop", exact=True).first).to_be_visible()
         page.get_by_role("button", name="Log out").click()
-        page.wait_for_url("**/login")
+        page.wait_for_url("**/login?ended=1")
         page.goto(f"{named}/approvals")
         page.get_by_role("button", name="Use a passkey").click()
         page.wait_for_url("**/approvals")
@@ -61,7 +61,7 @@ def test_an_operator_registers_a_passkey_and_logs_in_with_it(browser: Browser, w
 def test_by_its_address_the_console_says_where_passkeys_are(browser: Browser, world: World) -> None:
     with open_tab(browser) as tab:
         tab.log_in(world.interlock)
-        tab.page.goto(f"{world.interlock.console_url}/sign-in")
+        visit(tab.page, f"{world.interlock.console_url}/sign-in")
         expect(tab.page.get_by_role("link", name="localhost")).to_be_visible()
 
 

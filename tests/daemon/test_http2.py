@@ -78,6 +78,15 @@ class Peer:
                     return
             self.sock.sendall(self.h2.data_to_send())
 
+    def read_comment(self, stream: int) -> None:
+        """Read until a stream that goes on was sent a comment."""
+        deadline = time.monotonic() + PATIENCE
+        while b": " not in self.answers.get(stream, ("", b""))[1]:
+            assert time.monotonic() < deadline
+            for event in self.h2.receive_data(self.sock.recv(65536)):
+                assert self._take(event) != stream
+            self.sock.sendall(self.h2.data_to_send())
+
     def _take(self, event: h2.events.Event) -> int | None:
         """Keep what an event brings; return the stream that it ends."""
         if isinstance(event, h2.events.ResponseReceived):
@@ -174,24 +183,40 @@ def test_an_error_page_is_our_own(secure: Pair):
     assert b"mitmproxy" not in body
 
 
+def _call(peer: Peer, stream: int, *, accept: str) -> None:
+    body = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"danger","arguments":{}}}'
+    peer.ask(stream, "POST", ("content-type", "application/json"), ("accept", accept), end=False)
+    peer.h2.send_data(stream, body, end_stream=True)
+    peer.sock.sendall(peer.h2.data_to_send())
+
+
 async def test_a_stream_that_is_reset_while_its_call_waits_for_people_makes_no_call(
     tmp_path: Path, server: ServerHandle, certificates: Certificates
 ) -> None:
     server.new_executions()
     with start_interlock(
-        tmp_path, policy=HOLD, settings={"hold_timeout": PATIENCE}, upstream_ca=certificates.ca_file
+        tmp_path,
+        policy=HOLD,
+        settings={"hold_timeout": PATIENCE, "hold_keepalive": 0.1},
+        upstream_ca=certificates.ca_file,
     ) as interlock:
         with tunnel(Pair(interlock, server)) as peer:
             peer.pseudo[-1] = (":path", "/rpc")
-            body = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"danger","arguments":{}}}'
-            peer.ask(1, "POST", ("content-type", "application/json"), end=False)
-            peer.h2.send_data(1, body, end_stream=True)
-            peer.sock.sendall(peer.h2.data_to_send())
+            _call(peer, 1, accept="text/event-stream")
+            await asyncio.to_thread(peer.read_comment, 1)
+            await approve(interlock.state_dir)
+            await asyncio.to_thread(peer.read, 1)
+            told = peer.answers[1][1].rpartition(b"data: ")[2]
+            assert "HTTP 404 and no result" in json.loads(told)["error"]["message"]
+            _call(peer, 3, accept="application/json")
             await pending(interlock.state_dir)
-            peer.h2.reset_stream(1)
+            _call(peer, 5, accept="application/json, text/event-stream")
+            await asyncio.to_thread(peer.read_comment, 5)
+            peer.h2.reset_stream(3)
+            peer.h2.reset_stream(5)
             peer.sock.sendall(peer.h2.data_to_send())
             async with asyncio.timeout(PATIENCE):
-                while not any(event.get("reason") == "caller_gone" for event in interlock.recorded()):
+                while sum(event.get("reason") == "caller_gone" for event in interlock.recorded()) < 2:
                     await asyncio.sleep(0.05)
             await approve(interlock.state_dir)
         assert server.new_executions() == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,6 +17,7 @@ from proxy.core.model import Answer, Forward, Held, Verdict
 from proxy.core.proposals import State
 from proxy.errors import StoreUnavailableError
 from proxy.gate import hold
+from proxy.gate.hold import HoldTimes
 from proxy.twophase.review import ProposalReview
 from tests.support.timeouts import PATIENCE
 from tests.support.two_phase_fixture import ARGUMENTS, CONTEXT, PAY, World, reason, replace_agent, reply
@@ -32,6 +34,7 @@ class Caller:
 
     def __init__(self) -> None:
         self.is_gone = False
+        self.takes_progress = True
         self.sent: list[Any] = []
         self.asked = asyncio.Event()
 
@@ -242,8 +245,11 @@ async def test_an_agent_has_so_many_calls_that_wait(world: World, monkeypatch: p
 
 
 async def test_progress_is_told_to_those_who_asked(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hold, "PROGRESS_SECONDS", 0.0)
+    monkeypatch.setattr(world.two_phase.held, "_times", HoldTimes(keep_alive=0.01))
     async with waiting(world, _meta={"progressToken": "p7"}) as (task, caller, proposal_id):
+        async with asyncio.timeout(PATIENCE):
+            while not caller.sent:
+                await asyncio.sleep(0.005)
         await review(world).approve(proposal_id, ALICE)
         await verdict_of(task)
     assert caller.sent[0]["method"] == "notifications/progress"
@@ -252,6 +258,38 @@ async def test_progress_is_told_to_those_who_asked(world: World, monkeypatch: py
         await review(world).reject(proposal_id, ALICE, "no")
         await verdict_of(task)
     assert caller.sent == []
+
+
+@pytest.mark.parametrize(
+    ("takes_progress", "meta", "total"),
+    [
+        (True, {"progressToken": 0}, None),
+        (True, {"progressToken": True}, "approval_pending"),
+        (True, {}, "approval_pending"),
+        (False, {"progressToken": "p7"}, "approval_pending"),
+    ],
+)
+async def test_it_waits_for_longer_only_where_progress_was_asked_for_and_arrives(
+    world: World, monkeypatch: pytest.MonkeyPatch, takes_progress: bool, meta: Any, total: str | None
+) -> None:
+    world.set_rules([{**PAY, "approval": {"how": "hold"}}])
+    monkeypatch.setattr(world.two_phase.held, "_times", HoldTimes(0.3, PATIENCE, 0.1))
+    caller = Caller()
+    caller.takes_progress = takes_progress
+    task = await waits(world, caller, _meta=meta)
+    if total is not None:
+        assert reason(await verdict_of(task)) == total
+        assert caller.sent == []
+        return
+    async with asyncio.timeout(PATIENCE):
+        while len(caller.sent) < 4:
+            await asyncio.sleep(0.02)
+    assert not task.done()
+    told = [sent["params"] for sent in caller.sent]
+    assert all(later["progress"] > one["progress"] for one, later in itertools.pairwise(told))
+    assert {one["total"] for one in told} == {PATIENCE}
+    world.two_phase.held.stop()
+    assert reason(await verdict_of(task)) == "stopping"
 
 
 async def test_an_answer_to_the_servers_own_question_needs_no_second_approval(world: World) -> None:
@@ -323,7 +361,7 @@ class TestElicit:
 
     async def test_it_waits_for_whoever_has_opened_the_page_and_then_asks_again(self, world: World) -> None:
         world.set_rules([{**ELICIT}])
-        world.two_phase.held._seconds = 0.05
+        world.two_phase.held._times = HoldTimes(0.05)
         _, back = await self.first(world)
         again = reply(await self.ask(world, **back))["result"]
         assert again["resultType"] == "input_required"

@@ -58,6 +58,9 @@ class World:
     def governs(self, _call: Call) -> Any:
         return "never"
 
+    def offers_task(self, _call: Call) -> bool:
+        return False
+
     async def record(self, event: AuditEvent) -> None:
         self.events.append(event)
 

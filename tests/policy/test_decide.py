@@ -104,6 +104,15 @@ def test_only_what_is_proposed_changes_the_list_of_tools():
     assert policy(hold, PHASE).governs(call()) == "always"
 
 
+def test_tasks_are_offered_of_the_tools_whose_live_rules_say_so() -> None:
+    task = {"id": "a", "action": "two_phase", "tools": ["pay"], "approval": {"how": "task"}}
+    assert policy(task).offers_tasks
+    assert policy(task).offers_task(call(tool="pay"))
+    assert not policy(task).offers_task(call(tool="balance"))
+    assert not policy({**task, "mode": "shadow"}).offers_task(call(tool="pay"))
+    assert not policy({**task, "approval": {"how": "hold"}}).offers_tasks
+
+
 def test_a_plain_deny_speaks_before_one_that_could_not_be_judged():
     unsure = {"id": "a", "action": "deny", "severity": "critical", "when": {"arg": "x", "path_under": "/etc"}}
     assert policy(DENY, unsure).decide(call({"x": 5})).reason == "policy_denied"

@@ -94,6 +94,12 @@ def open_tab(
         context.close()
 
 
+def visit(page: Page, url: str) -> None:
+    """Open a page of the console while logged in; the login page leads on to the session's own pages."""
+    page.goto(url)
+    page.wait_for_url("**/s-*/**")
+
+
 def console_link(interlock: Interlock, *arguments: str) -> str:
     done = interlock.cli("console", "--print", *arguments)
     assert done.returncode == 0, done.stderr

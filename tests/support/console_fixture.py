@@ -14,7 +14,9 @@ import httpx2
 from proxy.config import Settings
 from proxy.console.app import ConsoleApp
 from proxy.console.context import Console
+from proxy.console.security import split_place
 from proxy.console.server import build
+from proxy.console.sessions import PLACE
 from proxy.core.model import AuditEvent
 from proxy.identity.token_file import OperatorTokens
 from proxy.policy.reloader import LivePolicy
@@ -84,6 +86,27 @@ class Desk:
         return await self.http.post(path, data={"csrf": await self.csrf(), **fields})
 
 
+class Inside(httpx2.AsyncBaseTransport):
+    """Goes from a path to the same one of the session that is open, as the login page does; hides that in answers."""
+
+    http: httpx2.AsyncClient
+
+    def __init__(self, app: httpx2.ASGITransport) -> None:
+        self._app = app
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        places = [one.path.rstrip("/") for one in self.http.cookies.jar if one.path.startswith(PLACE)]
+        if places and not request.url.path.startswith(("/login", "/static", PLACE)):
+            request.url = request.url.copy_with(raw_path=places[-1].encode() + request.url.raw_path)
+            if "interlock-8090=" not in request.headers.get("cookie", ""):  # a test may send one of its own
+                request.headers.pop("cookie", None)
+                self.http.cookies.set_cookie_header(request)
+        answer = await self._app.handle_async_request(request)
+        if "location" in answer.headers:
+            answer.headers["location"] = split_place(answer.headers["location"])[1]
+        return answer
+
+
 @contextlib.asynccontextmanager
 async def open_desk(folder: Path, policy: str = POLICY, **settings: Any) -> AsyncIterator[Desk]:
     (folder / "policy.yaml").write_text(policy)
@@ -93,9 +116,10 @@ async def open_desk(folder: Path, policy: str = POLICY, **settings: Any) -> Asyn
     async with contextlib.AsyncExitStack() as closing:
         console, assets = build(made, 8090, LivePolicy(made.policy, book=builtin()), sink, closing)
         app = ConsoleApp(console, assets)
-        http = await closing.enter_async_context(
+        inside = Inside(httpx2.ASGITransport(app, raise_app_exceptions=False))
+        http = inside.http = await closing.enter_async_context(
             httpx2.AsyncClient(
-                transport=httpx2.ASGITransport(app, raise_app_exceptions=False),
+                transport=inside,
                 base_url=URL,
                 headers={"accept": "text/html", "origin": URL},
                 trust_env=False,

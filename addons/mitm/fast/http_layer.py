@@ -26,6 +26,7 @@ from mitmproxy.proxy.layers.http import (
 )
 from mitmproxy.proxy.layers.http._http1 import Http1Client, Http1Server
 
+from addons.flow_state import state_of
 from addons.mitm.fast.connection_handler import EnterTunnel
 from addons.mitm.fast.http1_batch import BatchingHttp1, EventBatch, together
 from addons.mitm.fast.sync_hooks import SyncHooks, is_done
@@ -66,6 +67,9 @@ class FastHttpStream(PartByPart, SyncHooks, GuardedHttpStream):
     def start_response_stream(self) -> CommandGenerator[None]:
         """Send the head of a response that streams. mitmproxy's own also logs a line for each."""
         assert self.flow.response
+        if state_of(self.flow).held_response is not None:
+            yield from super().start_response_stream()
+            return
         yield SendHttp(ResponseHeaders(self.stream_id, self.flow.response), self.context.client)
         self.server_state = self.state_stream_response_body
 

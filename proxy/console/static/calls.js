@@ -1,6 +1,6 @@
 // The list of calls follows what happens, unless it is paused or its reader has scrolled down.
 
-import { find, localiseTimes, setText } from "./dom.js";
+import { base, find, localiseTimes, setText } from "./dom.js";
 import * as stream from "./stream.js";
 
 const MAX_ROWS = 200;
@@ -17,7 +17,7 @@ function made(call) {
   const time = find("time", row);
   time.setAttribute("datetime", call.time);
   const link = setText(row, "a.tool", call.tool || "(no name)");
-  link.href = `/calls/${encodeURIComponent(call.id)}`;
+  link.href = `${base}/calls/${encodeURIComponent(call.id)}`;
   const chip = setText(row, ".chip", call.label);
   chip.classList.add(call.decision);
   for (const name of ["server", "rule", "reason"]) setText(row, `.${name}`, call[name]);

@@ -1,6 +1,6 @@
 // What every page has: theme, shortcuts, times, the number of proposals that wait, and buttons that copy.
 
-import { all, find, localiseTimes, toast } from "./dom.js";
+import { all, base, find, localiseTimes, toast } from "./dom.js";
 import * as stream from "./stream.js";
 
 const root = document.documentElement;
@@ -87,14 +87,19 @@ stream.on("pending", (pending) => {
     const note = new Notification("Interlock: a call waits for you", { body: `${pending.count} waiting`, tag: "interlock" });
     note.addEventListener("click", () => {
       window.focus();
-      location.assign("/approvals");
+      location.assign(`${base}/approvals`);
     });
   }
   document.dispatchEvent(new CustomEvent("proposals", { detail: { ...pending, fresh } }));
 });
 stream.on("state", (state) => {
-  if (state === "ended") location.assign(`/login?next=${encodeURIComponent(location.pathname + location.search)}`);
+  const here = location.pathname.slice(base.length) + location.search;
+  if (state === "ended") location.assign(`/login?ended=1&next=${encodeURIComponent(here)}`);
 });
+
+// So that a link without it, such as that of a notice, leads to this session. Another port is another origin, and has
+// a storage of its own.
+if (base) localStorage.setItem("place", base);
 
 localiseTimes();
 if (document.body.dataset.operator) stream.start();

@@ -1,5 +1,8 @@
 // Small helpers. Text from agents and servers becomes text nodes, never markup.
 
+/** What the addresses of this session's pages begin with; its cookie is for these alone. */
+export const base = document.documentElement.dataset.base ?? "";
+
 export const find = (selector, within = document) => within.querySelector(selector);
 export const all = (selector, within = document) => [...within.querySelectorAll(selector)];
 

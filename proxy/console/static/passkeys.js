@@ -1,6 +1,6 @@
 // Passkeys: what the server sends and takes is JSON with base64url; what the browser wants is bytes.
 
-import { find, post } from "./dom.js";
+import { base, find, post } from "./dom.js";
 
 const bytes = (text) =>
   Uint8Array.from(atob(text.replaceAll("-", "+").replaceAll("_", "/")), (letter) => letter.charCodeAt(0));
@@ -34,7 +34,7 @@ async function ask(path, fields = {}) {
 }
 
 export async function register(label) {
-  const options = await ask("/sign-in/passkeys/options");
+  const options = await ask(`${base}/sign-in/passkeys/options`);
   const publicKey = {
     ...options,
     challenge: bytes(options.challenge),
@@ -42,7 +42,7 @@ export async function register(label) {
     excludeCredentials: decodeIds(options.excludeCredentials),
   };
   const credential = await navigator.credentials.create({ publicKey });
-  return ask("/sign-in/passkeys", { label, credential: encode(credential) });
+  return ask(`${base}/sign-in/passkeys`, { label, credential: encode(credential) });
 }
 
 export async function logIn(next) {

@@ -1,7 +1,7 @@
 // The editor of a policy: words that fit, and what the text would change, beside it while it is written.
 
 import { complete } from "./completion.js";
-import { find } from "./dom.js";
+import { base, find } from "./dom.js";
 import { load, take } from "./swap.js";
 
 const CHECK_MS = 500;
@@ -21,7 +21,7 @@ async function check() {
   asking = true;
   find("#verdict").classList.add("stale");
   const fields = Object.fromEntries(new FormData(find("#policy-form")));
-  const answer = await load("/policy/check", fields).catch(() => null);
+  const answer = await load(`${base}/policy/check`, fields).catch(() => null);
   if (answer) take(answer, "verdict");
   asking = false;
   if (again) {

@@ -1,6 +1,8 @@
 // One stream of server-sent events for a page. A hidden page has none: browsers allow six connections to a host, and
 // tabs in the background would use them up. It asks now and then instead, so that its title still tells of proposals.
 
+import { base } from "./dom.js";
+
 const ASK_SECONDS = 15;
 const listeners = new Map();
 let query = "";
@@ -27,7 +29,7 @@ const tell = (name, value) => (listeners.get(name) ?? []).forEach((listener) => 
 
 function open() {
   close();
-  source = new EventSource(`/stream${query}`);
+  source = new EventSource(`${base}/stream${query}`);
   source.addEventListener("open", () => tell("state", "live"));
   source.addEventListener("error", () => tell("state", source?.readyState === EventSource.CLOSED ? "ended" : "waiting"));
   for (const [name, each] of listeners)
@@ -39,7 +41,7 @@ function open() {
 }
 
 async function ask() {
-  const response = await fetch("/pending", { headers: { accept: "application/json" } }).catch(() => null);
+  const response = await fetch(`${base}/pending`, { headers: { accept: "application/json" } }).catch(() => null);
   if (response?.ok) tell("pending", await response.json());
   if (response?.status === 401) tell("state", "ended");
 }
