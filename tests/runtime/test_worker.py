@@ -54,9 +54,10 @@ def test_every_limit_comes_from_its_setting(tmp_path: Path) -> None:
         event_limit="6666",
         stream_limit=7,
         large_uploads=("*.example.com",),
+        hold_keepalive=8,
     )
     limits = _limits(settings)
-    assert limits == Limits(1111, 2, 3333, 4, 5555, 6666, 7, ("*.example.com",))
+    assert limits == Limits(1111, 2, 3333, 4, 5555, 6666, 7, ("*.example.com",), 8)
     unset = [field.name for field in fields(Limits) if getattr(limits, field.name) == field.default]
     assert unset == []
 
