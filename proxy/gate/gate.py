@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from proxy.gate.credential_owners import CredentialOwners
 from proxy.gate.event_recorder import EventRecorder
 from proxy.gate.in_flight import InFlightCalls
 from proxy.gate.issued_names import IssuedNames
@@ -92,6 +93,7 @@ class Gate:
         self.recorder = EventRecorder(sink, redactor, clock, self.threads, timer)
         self.in_flight = InFlightCalls(shared_calls=shared_calls)
         self.endpoints = McpEndpoints(mcp_endpoints, shared_calls)
+        seal_key = seal_key or secrets.token_bytes(KEY_BYTES)
         parts = GateParts(
             policy=policy,
             redactor=redactor,
@@ -102,10 +104,11 @@ class Gate:
             catalog=catalog,
             two_phase=two_phase,
             issued=IssuedNames(shared_calls),
-            seal_key=seal_key or secrets.token_bytes(KEY_BYTES),
+            seal_key=seal_key,
             endpoints=self.endpoints,
         )
-        self.plain_requests = PlainRequests(OutboundScanner(redactor, body_limit), self.recorder)
+        owners = CredentialOwners(seal_key, shared_calls)
+        self.plain_requests = PlainRequests(OutboundScanner(redactor, body_limit, owners), self.recorder)
         self.responses = ResponseGate(parts)
         self.requests = RequestGate(parts, self.plain_requests, body_limit, self.responses.abandon)
 

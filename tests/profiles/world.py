@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from proxy.core.model import AuditEvent, Context, EgressRequest, Forward, Pass, Principal, Verdict
 from proxy.egress.guard import EgressGuard
 from proxy.gate.gate import Gate
-from proxy.gate.outbound_scan import last_words
+from proxy.gate.outbound_scan import remember
 from proxy.gate.router import ResponseRouter
 from proxy.gate.tool_catalog import ToolCatalog
 from proxy.policy.load import load_policy
@@ -115,7 +115,7 @@ class CaseRun:
     async def _message(self, body: bytes, context: Context, stream: ClientStream) -> bool:
         verdict = await self.gate.requests.inspect(body, context, stream=stream)
         if isinstance(verdict, Pass):
-            stream.said = last_words(stream.said, body)
+            remember(stream, body)
             stream.passed(body)
         return isinstance(verdict, Pass)
 

@@ -1,0 +1,50 @@
+"""Other ways to read a text that somebody wrote so that a search finds nothing in it. Pure.
+
+The redactor itself undoes base64, hexadecimal, base32, percent signs, escapes and look-alikes. Here are those that it
+leaves alone, because a mask could not be put back into them: pieces with marks between them, a text backwards or in
+ROT13, and escapes in decimal or octal.
+"""
+
+from __future__ import annotations
+
+import codecs
+import html
+import quopri
+import re
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LONGEST: Final = 1 << 13
+_ENTITY: Final = re.compile(r"&#\d{2,4};(?:[^&]{0,2}&#\d{2,4};){3}")
+_OCTAL: Final = re.compile(r"(?:\\[0-7]{3}){6,}")
+_PRINTABLE: Final = re.compile(r"(?:=[0-9A-Fa-f]{2}){6,}")
+_PIECE: Final = r"[A-Za-z0-9+/=_]"
+_MARK: Final = r"[-. :,|;~*]"
+# Pieces of one length with a mark between them, and a last one that may be shorter.
+_PIECES: Final = re.compile(
+    "|".join(
+        rf"(?<!{_PIECE})(?:{_PIECE}{{{size}}}{_MARK}){{{max(4, 12 // size)},}}{_PIECE}{{1,{size}}}(?!{_PIECE})"
+        for size in (1, 2, 3, 4, 5, 6, 8)
+    )
+)
+_MARKS: Final = re.compile(_MARK)
+_TOKEN: Final = re.compile(r"[A-Za-z0-9+/=_-]{16,}")
+
+
+def other_spellings(text: str) -> Iterator[str]:
+    """Return what else a text may say; of a text longer than `LONGEST`, nothing."""
+    if len(text) > LONGEST:
+        return
+    if "&#" in text and _ENTITY.search(text):
+        yield html.unescape(text)
+    if "\\" in text and (found := _OCTAL.findall(text)):
+        yield from (bytes(int(code, 8) & 255 for code in run.split("\\")[1:]).decode("latin-1") for run in found)
+    if "=" in text and (found := _PRINTABLE.findall(text)):
+        yield from (quopri.decodestring(run.encode()).decode("latin-1") for run in found)
+    yield from (_MARKS.sub("", found.group()) for found in _PIECES.finditer(text))
+    for token in _TOKEN.findall(text):
+        if any(c.isdigit() for c in token):
+            yield token[::-1]
+            yield codecs.encode(token, "rot13")
