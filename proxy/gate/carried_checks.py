@@ -18,6 +18,11 @@ MAX_FIELDS: Final = 5000
 LONGEST: Final = 1 << 16
 _MOST_READ: Final = 2048
 _SHORTEST: Final = {"url": 24, "headers": 32, "body": 40}
+_MOST_WORDS: Final = 200
+_MANY_PERCENTS: Final = re.compile(r"(?:%25(?:25)*[0-9A-Fa-f]{2}){2,}")
+_SLASH: Final = re.compile(r"(?i)//|%(?:25)*2f")
+_HEX: Final = re.compile(r"(?:[0-9a-fA-F]{2}){20,}")
+_PRINTED: Final = re.compile(rb"[A-Za-z0-9+/=_.:@-]{16,}")
 _WORD: Final = re.compile(r"[A-Za-z0-9+/=_-]{24,}")
 _MAYBE_URL: Final = re.compile(r"(?i)[a-z][a-z0-9+.-]*:|%3a|\d\.\d|0x|localhost|metadata|^\d{8,10}$|//")
 _SCHEME: Final = re.compile(r"(?i)[a-z][a-z0-9+.-]{1,12}:/{0,3}[^\s]*")
@@ -35,7 +40,7 @@ _RETURNED: Final = re.compile(
 _OPAQUE: Final = re.compile(
     r"(?i)cursor|page_?token|continuation|^(?:after|before|next|state|nonce|code|sig|signature|hash|etag|token_hint)$"
     r"|challenge|verifier|signature|credential$|integrity|digest|checksum|sha\d|csrf|xsrf|clid$|^_g|^utm_|assertion"
-    r"|id_token|saml|clientdata|attestation|authenticator|security-token|cf_clearance|idempotency|boundary|trace|^if-"
+    r"|id_token|saml|fingerprint|clientdata|attestation|authenticator|security-token|cf_clearance|idempotency|boundary|trace|^if-"
     r"|^sec-|^accept|^content-|^user-agent$|^baggage$|^x-amz|^x-goog|^x-ms"
 )
 _IMAGES: Final = (
@@ -142,13 +147,16 @@ def _is_random_data(field: Field) -> bool:
 def _is_encoded_text(field: Field) -> bool:
     if _OPAQUE.search(field.name):
         return False
+    # A URL within a URL is written like this, too.
+    if field.part == "url" and _MANY_PERCENTS.search(field.text) and not _SLASH.search(field.text):
+        return True
     return any(_hides_words(word) for word in _words(field.text))
 
 
 def _words(text: str) -> list[str]:
-    if text.startswith("data:"):
+    if text.startswith(("data:", "sha", "SHA", "md5")):
         return []
-    return _WORD.findall(text)[:200]
+    return _WORD.findall(text)[:_MOST_WORDS]
 
 
 def _is_media(word: str) -> bool:
@@ -156,6 +164,9 @@ def _is_media(word: str) -> bool:
 
 
 def _hides_words(word: str) -> bool:
+    # Bytes with a key among them: of a hash, sixteen in a row are never printable.
+    if _HEX.fullmatch(word) and _PRINTED.search(bytes.fromhex(word)):
+        return True
     found = hidden_text(word, 12)
     return found is not None and not _is_media(word) and (any(c in found for c in " =:@,;\n") or len(found) >= 24)
 

@@ -42,7 +42,7 @@ def plan_for(rules: tuple[Redaction, ...]) -> CarriedPlan:
     checks = frozenset(names) & frozenset(CONTENT_CHECKS)
     detectors = dict.fromkeys(name for name in names if name not in checks)
     if "foreign_credential" in checks:
-        detectors["secrets"] = None
+        detectors |= {"secrets": None, "shape": None}
     inside = bool(checks & {"foreign_credential", "moved_credential", "basic_login"})
     return CarriedPlan(rules, tuple(detectors), checks, inside or any("credentials" in rule.on for rule in rules))
 

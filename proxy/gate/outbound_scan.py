@@ -148,6 +148,8 @@ class OutboundScanner:
         found: dict[str, list[str]] = {}
         for field in fields_of(value):
             found.setdefault(field.part, []).extend(other_spellings(field.text))
+        if value["path"].count("/") > 1:
+            found.setdefault("url", []).append(value["path"].replace("/", ""))
         if said[1]:
             found.setdefault("body", []).append(said[1] + words_of(value["body"]))
         if not any(found.values()) or not plan.detectors:

@@ -30,6 +30,7 @@ _PIECES: Final = re.compile(
     )
 )
 _MARKS: Final = re.compile(_MARK)
+_ELEMENT: Final = re.compile(r"<([A-Za-z][\w.:-]*)[^>]*>([^<]{4,200})</")
 _TOKEN: Final = re.compile(r"[A-Za-z0-9+/=_-]{16,}")
 
 
@@ -43,6 +44,8 @@ def other_spellings(text: str) -> Iterator[str]:
         yield from (bytes(int(code, 8) & 255 for code in run.split("\\")[1:]).decode("latin-1") for run in found)
     if "=" in text and (found := _PRINTABLE.findall(text)):
         yield from (quopri.decodestring(run.encode()).decode("latin-1") for run in found)
+    if text.startswith("<") and (pairs := _ELEMENT.findall(text)):
+        yield "\n".join(f"{name} = {value}" for name, value in pairs)
     yield from (_MARKS.sub("", found.group()) for found in _PIECES.finditer(text))
     for token in _TOKEN.findall(text):
         if any(c.isdigit() for c in token):

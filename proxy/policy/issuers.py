@@ -69,6 +69,17 @@ _FAMILY_OF: Final = {site: family[0] for family in _FAMILIES for site in family}
 # By the beginning of a detector's name. Services that people run on hosts of their own (GitLab, Vault, Jenkins) are
 # left out: their tokens may go anywhere.
 _ISSUED: Final = {
+    "shape.aws": "amazonaws.com",
+    "shape.github": "github.com",
+    "shape.stripe": "stripe.com",
+    "shape.slack": "slack.com",
+    "shape.sendgrid": "sendgrid.com",
+    "shape.google": "google.com",
+    "shape.npm": "npmjs.org",
+    "shape.pypi": "pypi.org",
+    "shape.huggingface": "huggingface.co",
+    "shape.digitalocean": "digitalocean.com",
+    "shape.shopify": "shopify.com",
     "secrets.aws-": "amazonaws.com",
     "secrets.gcp-": "google.com",
     "secrets.google-": "google.com",
