@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 MAX_FIELDS: Final = 5000
 LONGEST: Final = 1 << 16
+SHORTEST: Final = 6  # of a field in which anything is found: `//10.1`
 _MOST_READ: Final = 2048
 _SHORTEST: Final = {"url": 24, "headers": 32, "body": 40}
 _MOST_WORDS: Final = 200
@@ -24,9 +25,18 @@ _SLASH: Final = re.compile(r"(?i)//|%(?:25)*2f")
 _HEX: Final = re.compile(r"(?:[0-9a-fA-F]{2}){20,}")
 _PRINTED: Final = re.compile(rb"[A-Za-z0-9+/=_.:@-]{16,}")
 _WORD: Final = re.compile(r"[A-Za-z0-9+/=_-]{24,}")
-_MAYBE_URL: Final = re.compile(r"(?i)[a-z][a-z0-9+.-]*:|%3a|\d\.\d|0x|localhost|metadata|^\d{8,10}$|//")
+# `scheme://`, `scheme:\\`, `//`, with any of the signs percent-encoded, however often.
+_SLASHES: Final = re.compile(
+    r"(?i)(?:[a-z][a-z0-9+.-]{1,12}(?::|%(?:25)*3a))?(?:[/\\]|%(?:25)*(?:2f|5c)){2}|(?:https?|gopher|ftp):[^.]"
+)
+_HOST: Final = re.compile(
+    r"(?i)(?:\d{1,3}(?:\.\d{1,3}){3}|0x[0-9a-f]{8}|\d{9,10}|0\d+\.[\d.]+|127\.[\d.]+|\[[0-9a-f:.]+\]|localhost"
+    r"|metadata\.[a-z.]+)(?::\d+)?(?:[/?#]|$)"
+)
 _SCHEME: Final = re.compile(r"(?i)[a-z][a-z0-9+.-]{1,12}:/{0,3}[^\s]*")
 _IN_PATH: Final = re.compile(r"(?i)/((?:https?|ftp|file|gopher)(?::|%3a).*)")
+_STARTS: Final = frozenset("0123456789[/\\lLmMhH")
+_ENCODED_URL: Final = 20
 _LOCAL_SCHEMES: Final = frozenset(("file", "gopher", "dict", "jar", "phar", "netdoc", "expect", "ldap", "tftp"))
 _FETCHED: Final = re.compile(
     r"(?i)ur[il]|link|href|host|target|dest|endpoint|callback|webhook|hook|src|source|page|site|proxy|fetch|feed|image"
@@ -92,7 +102,7 @@ def check_fields(value: dict[str, Any], wanted: Collection[str]) -> Iterator[Fin
     if not looks:
         return
     for field in (*fields_of(value), *_nested_in_path(value["path"])):
-        if len(field.text) <= LONGEST:
+        if SHORTEST <= len(field.text) <= LONGEST:
             yield from (finding(name, field.path) for name, look in looks if look(field))
 
 
@@ -123,38 +133,47 @@ def _inner_classes(field: Field) -> frozenset[str]:
     if field.part == "headers":
         return frozenset()
     text = field.text.strip()
-    if len(text) > _MOST_READ or any(c.isspace() for c in text):
+    # Most fields end here. What is left is a URL, a number, or a word long enough to be a URL in base64.
+    if len(text) > _MOST_READ or not (text[:1] in _STARTS or "//" in text or "%" in text or len(text) >= _ENCODED_URL):
         return frozenset()
-    if _MAYBE_URL.search(text) is None:
+    if any(c.isspace() for c in text):
+        return frozenset()
+    if not _may_be_url(field.name, text):
         text = hidden_text(text, 12) or ""
         if _SCHEME.match(text) is None:
             return frozenset()
     views = read_url(text)
-    bare = not views.schemes and _FETCHED.search(field.name) is None
-    if bare:
-        return frozenset()
     classes = frozenset(kind for host in views.hosts for found in host.classes() for kind in found)
     return classes | ({"local_scheme"} if _LOCAL_SCHEMES & set(views.schemes) else frozenset())
 
 
+def _may_be_url(name: str, text: str) -> bool:
+    """Return whether a text is written like a URL, or like a host under a name that asks for one."""
+    if _SLASHES.match(text) is not None:
+        return True
+    return _FETCHED.search(name) is not None and _HOST.match(text) is not None
+
+
 def _is_random_data(field: Field) -> bool:
-    if _OPAQUE.search(field.name):
-        return False
     least = _SHORTEST[field.part]
-    return any(is_random(word.rstrip("="), least) and not _is_media(word) for word in _words(field.text))
+    words = [word for word in _words(field.text) if len(word) >= least]
+    if not words or _OPAQUE.search(field.name):
+        return False
+    return any(is_random(word.rstrip("="), least) and not _is_media(word) for word in words)
 
 
 def _is_encoded_text(field: Field) -> bool:
-    if _OPAQUE.search(field.name):
+    words = _words(field.text)
+    if not (words or "%25" in field.text) or _OPAQUE.search(field.name):
         return False
     # A URL within a URL is written like this, too.
     if field.part == "url" and _MANY_PERCENTS.search(field.text) and not _SLASH.search(field.text):
         return True
-    return any(_hides_words(word) for word in _words(field.text))
+    return any(map(_hides_words, words))
 
 
 def _words(text: str) -> list[str]:
-    if text.startswith(("data:", "sha", "SHA", "md5")):
+    if len(text) < _SHORTEST["url"] or text.startswith(("data:", "sha", "SHA", "md5")):
         return []
     return _WORD.findall(text)[:_MOST_WORDS]
 

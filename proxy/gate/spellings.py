@@ -29,6 +29,13 @@ _PIECES: Final = re.compile(
         for size in (1, 2, 3, 4, 5, 6, 8)
     )
 )
+# The same by the kind of each character: a search for a literal is a hundred times as fast.
+_SIZES: Final = (1, 2, 3, 4, 5, 6, 8)
+_KINDS: Final = bytes(
+    ord("a") if re.match(_PIECE, chr(byte)) else ord("-") if re.match(_MARK, chr(byte)) else ord("\n")
+    for byte in range(256)
+)
+_CUTS: Final = tuple((b"a" * size + b"-") * max(4, 12 // size) + b"a" for size in _SIZES)
 _MARKS: Final = re.compile(_MARK)
 _ELEMENT: Final = re.compile(r"<([A-Za-z][\w.:-]*)[^>]*>([^<]{4,200})</")
 _TOKEN: Final = re.compile(r"[A-Za-z0-9+/=_-]{16,}")
@@ -46,8 +53,14 @@ def other_spellings(text: str) -> Iterator[str]:
         yield from (quopri.decodestring(run.encode()).decode("latin-1") for run in found)
     if text.startswith("<") and (pairs := _ELEMENT.findall(text)):
         yield "\n".join(f"{name} = {value}" for name, value in pairs)
-    yield from (_MARKS.sub("", found.group()) for found in _PIECES.finditer(text))
+    if _may_be_cut(text):
+        yield from (_MARKS.sub("", found.group()) for found in _PIECES.finditer(text))
     for token in _TOKEN.findall(text):
         if any(c.isdigit() for c in token):
             yield token[::-1]
             yield codecs.encode(token, "rot13")
+
+
+def _may_be_cut(text: str) -> bool:
+    kinds = text.encode("latin-1", "replace").translate(_KINDS)
+    return any(cut in kinds for cut in _CUTS)
