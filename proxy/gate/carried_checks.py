@@ -12,7 +12,7 @@ from proxy.policy.data_shapes import hidden_text, is_random
 from proxy.policy.hosts import read_url
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
 MAX_FIELDS: Final = 5000
 LONGEST: Final = 1 << 16
@@ -96,12 +96,12 @@ def fields_of(value: dict[str, Any]) -> Iterator[Field]:
             stack.extend((top, f"{path}[{index}]", name, child) for index, child in enumerate(item))
 
 
-def check_fields(value: dict[str, Any], wanted: Collection[str]) -> Iterator[Finding]:
-    """Return what is found of the checks that are wanted."""
+def check_fields(fields: Iterable[Field], path: str, wanted: Collection[str]) -> Iterator[Finding]:
+    """Return what is found of the checks that are wanted in the fields of a request with this path."""
     looks = [(name, look) for name, look in _LOOKS.items() if name in wanted]
     if not looks:
         return
-    for field in (*fields_of(value), *_nested_in_path(value["path"])):
+    for field in (*fields, *_nested_in_path(path)):
         if SHORTEST <= len(field.text) <= LONGEST:
             yield from (finding(name, field.path) for name, look in looks if look(field))
 
@@ -111,6 +111,8 @@ def finding(check: str, path: str) -> Finding:
 
 
 def _nested_in_path(path: str) -> Iterator[Field]:
+    if ":" not in path and "%" not in path:
+        return
     if (match := _IN_PATH.search(path)) is not None:
         yield Field("url", "path", "url", match[1])
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from proxy.core.randomness import surprise
 from proxy.policy.issuers import owner_of
@@ -42,13 +42,19 @@ class CredentialOwners:
         firsts = [self._own(token, owner) for token in credential_tokens(credentials)]  # all of them are learned
         return all(first == owner for first in firsts)
 
-    def is_moved(self, host: str, texts: Iterable[str]) -> bool:
-        """Return whether a credential of another site stands in any of `texts`."""
+    def moved(self, host: str, texts: Iterable[tuple[str, str]]) -> Iterator[str]:
+        """Return the places of the texts in which a credential of another site stands."""
         self._refresh()
         if not self._owners:
-            return False
-        owner = owner_of(host)
-        return any(self._owner(token) not in {None, owner} for token in _tokens(texts))
+            return
+        owner, left = owner_of(host), MAX_TOKENS
+        for place, text in texts:
+            if len(text) < SHORTEST:
+                continue
+            tokens = _tokens(text, left)
+            left -= len(tokens)
+            if any(self._owner(token) not in {None, owner} for token in tokens):
+                yield place
 
     def _own(self, token: str, owner: str) -> str:
         digest = self._digest(token)
@@ -94,13 +100,7 @@ def _is_secret(token: str) -> bool:
     )
 
 
-def _tokens(texts: Iterable[Any]) -> Iterator[str]:
-    count = 0
-    for text in texts:
-        for match in _TOKEN.finditer(text):
-            yield match.group()
-            # `sid=VALUE` in a text, where the value alone was learned.
-            yield from match.group().split("=")[1:2]
-            count += 1
-            if count >= MAX_TOKENS:
-                return
+def _tokens(text: str, most: int) -> list[str]:
+    """Return what in a text may be a credential: its long words, and the values of `name=value`."""
+    words = _TOKEN.findall(text)[: max(0, most)]
+    return [*words, *(word.split("=")[1] for word in words if "=" in word)]

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
 
 from proxy.errors import WireError
-from proxy.gate.carried_checks import check_fields, fields_of, finding, has_login
+from proxy.gate.carried_checks import Field, check_fields, fields_of, finding, has_login
 from proxy.gate.carried_plan import CarriedPlan, parts_of, plan_for
 from proxy.gate.result_masking import mask_after, said_after
-from proxy.gate.spellings import other_spellings
+from proxy.gate.spellings import joined_segments, may_be_respelt, other_spellings
 from proxy.policy.ip_address import parse_address
 from proxy.wire.content_coding import (
     BROKEN,
@@ -75,6 +75,17 @@ class Carried:
         return "secret_found" if any(found.fingerprint for found in self.findings) else "content_denied"
 
 
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """A request as it is read: its value, where it goes, its texts, and what its stream said before."""
+
+    value: JsonObject
+    host: str
+    fields: list[Field]
+    before: str
+    pieces: str
+
+
 class OutboundScanner:
     """Scans requests, by what policy says of secrets where they go. Safe to share between threads."""
 
@@ -119,39 +130,36 @@ class OutboundScanner:
 
     def _judge(self, plan: CarriedPlan, value: JsonObject, host: str, before: str, pieces: str) -> Carried | None:
         """Return the strictest rule that a request breaks. Each pass is made only while none denies it yet."""
+        request = _Request(value, host, [*fields_of(value)], before, pieces)
         findings: list[Finding] = []
         worst: Carried | None = None
         for look in (self._find_plainly, self._find_checked, self._find_respelt, self._find_moved):
-            findings += look(plan, value, host, (before, pieces))
-            if (broken := plan.broken(findings, host)) is not None:
+            more = [*look(plan, request)]
+            findings += more
+            if more and (broken := plan.broken(findings, host)) is not None:
                 worst = Carried(broken[0], broken[1][:MAX_FINDINGS])
                 if worst.refused:
                     return worst
         return worst
 
-    def _find_plainly(
-        self, plan: CarriedPlan, value: JsonObject, _host: str, said: tuple[str, str]
-    ) -> Iterable[Finding]:
-        return mask_after(self._redactor, said[0], value, plan.detectors)[1] if plan.detectors else ()
+    def _find_plainly(self, plan: CarriedPlan, request: _Request) -> Iterable[Finding]:
+        return mask_after(self._redactor, request.before, request.value, plan.detectors)[1] if plan.detectors else ()
 
-    def _find_checked(
-        self, plan: CarriedPlan, value: JsonObject, _host: str, _said: tuple[str, str]
-    ) -> Iterable[Finding]:
-        yield from check_fields(value, plan.checks)
-        if "basic_login" in plan.checks and has_login(value["credentials"]):
+    def _find_checked(self, plan: CarriedPlan, request: _Request) -> Iterable[Finding]:
+        yield from check_fields(request.fields, request.value["path"], plan.checks)
+        if "basic_login" in plan.checks and has_login(request.value["credentials"]):
             yield finding("basic_login", "credentials")
 
-    def _find_respelt(
-        self, plan: CarriedPlan, value: JsonObject, _host: str, said: tuple[str, str]
-    ) -> Iterable[Finding]:
+    def _find_respelt(self, plan: CarriedPlan, request: _Request) -> Iterable[Finding]:
         """Find what is written in pieces, backwards or in rare escapes, or was sent in pieces."""
         found: dict[str, list[str]] = {}
-        for field in fields_of(value):
-            found.setdefault(field.part, []).extend(other_spellings(field.text))
-        if value["path"].count("/") > 1:
-            found.setdefault("url", []).append(value["path"].replace("/", ""))
-        if said[1]:
-            found.setdefault("body", []).append(said[1] + words_of(value["body"]))
+        if may_be_respelt("\n".join([field.text for field in request.fields])):
+            for field in request.fields:
+                found.setdefault(field.part, []).extend(other_spellings(field.text))
+        if joined := joined_segments(request.value["path"]):
+            found.setdefault("url", []).append(joined)
+        if request.pieces:
+            found.setdefault("body", []).append(request.pieces + words_of(request.value["body"]))
         # Digits backwards are another number: a personal number is looked for as it is written.
         detectors = [name for name in plan.detectors if not name.startswith("pii")]
         if not any(found.values()) or not detectors:
@@ -160,15 +168,14 @@ class OutboundScanner:
         apart: JsonObject = {part: {str(i): text for i, text in enumerate(texts)} for part, texts in found.items()}
         return self._redactor.mask(apart, detectors)[1]
 
-    def _find_moved(self, plan: CarriedPlan, value: JsonObject, host: str, _said: tuple[str, str]) -> Iterable[Finding]:
+    def _find_moved(self, plan: CarriedPlan, request: _Request) -> Iterable[Finding]:
         """Find credentials of another site; those of this request are this site's from now on."""
-        if "moved_credential" not in plan.checks or self._owners is None or not _is_site(host):
+        if "moved_credential" not in plan.checks or self._owners is None or not _is_site(request.host):
             return
-        for field in fields_of(value):
-            if self._owners.is_moved(host, [field.text]):
-                yield finding("moved_credential", field.path)
-                return
-        if not self._owners.learn(host, value["credentials"]):
+        for place in self._owners.moved(request.host, ((field.path, field.text) for field in request.fields)):
+            yield finding("moved_credential", place)
+            return
+        if not self._owners.learn(request.host, request.value["credentials"]):
             yield finding("moved_credential", "credentials")
 
     def _plan(self, rules: tuple[Redaction, ...]) -> CarriedPlan:

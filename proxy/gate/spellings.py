@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LONGEST: Final = 1 << 13
+SHORTEST_SEGMENT: Final = 6
 _ENTITY: Final = re.compile(r"&#\d{2,4};(?:[^&]{0,2}&#\d{2,4};){3}")
 _OCTAL: Final = re.compile(r"(?:\\[0-7]{3}){6,}")
 _PRINTABLE: Final = re.compile(r"(?:=[0-9A-Fa-f]{2}){6,}")
@@ -39,6 +40,19 @@ _CUTS: Final = tuple((b"a" * size + b"-") * max(4, 12 // size) + b"a" for size i
 _MARKS: Final = re.compile(_MARK)
 _ELEMENT: Final = re.compile(r"<([A-Za-z][\w.:-]*)[^>]*>([^<]{4,200})</")
 _TOKEN: Final = re.compile(r"[A-Za-z0-9+/=_-]{16,}")
+
+
+def may_be_respelt(text: str) -> bool:
+    """Return False where `other_spellings` has nothing to say of any part of a text; cheap, for most texts."""
+    return (
+        "&#" in text
+        or "\\" in text
+        or text.startswith("<")
+        or "\n<" in text
+        or _PRINTABLE.search(text) is not None
+        or any(any(c.isdigit() for c in token) for token in _TOKEN.findall(text))
+        or _may_be_cut(text)
+    )
 
 
 def other_spellings(text: str) -> Iterator[str]:
@@ -64,3 +78,9 @@ def other_spellings(text: str) -> Iterator[str]:
 def _may_be_cut(text: str) -> bool:
     kinds = text.encode("latin-1", "replace").translate(_KINDS)
     return any(cut in kinds for cut in _CUTS)
+
+
+def joined_segments(path: str) -> str:
+    """Return the segments of a path that may be pieces of one text, put together; none where fewer than two may be."""
+    pieces = [piece for piece in path.split("/") if len(piece) >= SHORTEST_SEGMENT and any(c.isdigit() for c in piece)]
+    return "".join(pieces) if len(pieces) > 1 else ""
