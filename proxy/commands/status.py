@@ -75,6 +75,7 @@ def _show(running: RunningProxy) -> None:
         ("listens on", running.listen),
         ("mode", running.mode),
         ("policy", running.policy),
+        ("profile", running.profile or "none"),
         ("version", running.policy_version),
         ("certificate", running.ca),
         ("operators", " ".join(filter(None, (running.operator_socket, running.operator_listen)))),

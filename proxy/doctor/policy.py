@@ -11,13 +11,13 @@ from proxy.policy.rule_tests import run_tests
 from proxy.redact.detector_catalog import builtin
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 
-def rules_and_tests(path: Path) -> Iterator[CheckResult]:
+def rules_and_tests(path: Path, profile: str | None = None, also: Sequence[Path] = ()) -> Iterator[CheckResult]:
     try:
-        sources = load_sources(path, builtin())
+        sources = load_sources(path, builtin(), also=also)
         compile_sources(sources)
     except PolicyError as error:
         yield fail("policy", str(error).splitlines()[0], f"`interlock policy check {path}` says what to write")
@@ -30,4 +30,5 @@ def rules_and_tests(path: Path) -> Iterator[CheckResult]:
         said = f"{len(failed)} of {len(results)} tests in {path} fail, the first of rule {failed[0].rule}"
         yield fail("policy", said, f"run `interlock policy test {path}` to see them")
     else:
-        yield ok("policy", f"{path}: {len(rules) + len(egress)} rules, {len(results)} tests pass")
+        counted = f"{len(rules) + len(egress)} rules, {len(results)} tests pass"
+        yield ok("policy", f"{path}: {counted}; profile {profile or 'none'}")

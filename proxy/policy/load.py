@@ -201,7 +201,7 @@ def compile_sources(sources: Sequence[PolicySource], *, version: str = "", home:
         [rule for source in sources for rule in source.content.rules],
         default="allow" if defaults == {"allow"} else "deny",
         version=version,
-        egress=CompiledEgress(_merge_egress(sources), version=version),
+        egress=CompiledEgress(merge_egress(sources), version=version),
         pins=_merge_pins(sources),
         detectors=[detector.raw() for source in sources for detector in source.content.detectors],
         suppressions=[entry for source in sources for entry in source.content.suppressions],
@@ -220,7 +220,8 @@ def _merge_pins(sources: Iterable[PolicySource]) -> PinRules:
     return PinRules(**strictest)
 
 
-def _merge_egress(sources: Iterable[PolicySource]) -> EgressPolicy:
+def merge_egress(sources: Iterable[PolicySource]) -> EgressPolicy:
+    """Return the egress sections of several files as one: rules add up, and the strictest setting holds."""
     sections = [source.content.egress for source in sources if source.content.egress is not None]
     if not sections:
         return EgressPolicy()
