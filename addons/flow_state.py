@@ -67,6 +67,8 @@ class FlowState:
     """What a WebSocket client has sent so far."""
     held: set[asyncio.Task[None]] | None = None
     """Calls of a WebSocket that wait for people."""
+    redirect: Denial | None = None
+    """Why the response may not reach the agent: it sends the agent where it may not go."""
     queued: Collection[object] = ()
     """What the layer of this flow has yet to handle, which it does once the hook that it waits for has ended."""
 

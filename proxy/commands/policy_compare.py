@@ -41,8 +41,8 @@ def show(
         return
     from ruamel.yaml import YAML  # noqa: PLC0415  slow to import
 
-    yaml = YAML(typ="safe", pure=True)
-    yaml.default_flow_style, yaml.sort_base_mapping_type_on_output, yaml.width = False, False, 120  # type: ignore[attr-defined]
+    yaml: Any = YAML(typ="safe", pure=True)
+    yaml.default_flow_style, yaml.sort_base_mapping_type_on_output, yaml.width = False, False, 120
     yaml.dump(whole, sys.stdout)
 
 

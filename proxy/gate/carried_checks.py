@@ -207,7 +207,8 @@ def has_login(credentials: dict[str, list[str]]) -> bool:
         if scheme.lower() != "basic":
             continue
         try:
-            _, colon, _ = base64.b64decode(rest.strip() + "==").partition(b":")
+            bare = rest.strip().rstrip("=")
+            _, colon, _ = base64.b64decode(bare + "=" * (-len(bare) % 4), validate=True).partition(b":")
         except (binascii.Error, ValueError):
             return True  # a server may read it otherwise
         if colon:

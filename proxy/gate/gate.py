@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from proxy.core.interfaces import EventSink, Policy, Redactor, SharedCalls
+    from proxy.core.model import Decision, EgressRequest
     from proxy.gate.tool_catalog import ToolCatalog
     from proxy.gate.two_phase import TwoPhase
 
@@ -108,7 +109,8 @@ class Gate:
             endpoints=self.endpoints,
         )
         owners = CredentialOwners(seal_key, shared_calls)
-        self.plain_requests = PlainRequests(OutboundScanner(redactor, body_limit, owners), self.recorder)
+        scanner = OutboundScanner(redactor, body_limit, owners)
+        self.plain_requests = PlainRequests(scanner, self.recorder, partial(_judge_host, policy))
         self.responses = ResponseGate(parts)
         self.requests = RequestGate(parts, self.plain_requests, body_limit, self.responses.abandon)
 
@@ -117,3 +119,9 @@ class Gate:
         for in_flight in self.in_flight.remaining():
             self.responses.abandon(in_flight, "unknown")
         self.threads.close()
+
+
+def _judge_host(policy: Callable[[], Policy], request: EgressRequest) -> Decision | None:
+    """Return what policy says of a destination by its name alone; None where it says nothing of destinations."""
+    egress = getattr(policy(), "egress", None)
+    return None if egress is None else egress.decide(request)

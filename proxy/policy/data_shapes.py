@@ -21,6 +21,7 @@ _BASE32: Final = re.compile(r"(?:[A-Z2-7]{8,}|[a-z2-7]{8,})=*")
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/_-]{8,}={0,2}")
 _SIGNS: Final = re.compile(rb"[\w .,:;@/=&?'\"()\[\]{}<>\n\r\t+*#%$!|\\^~`-]*")
 _LETTERS: Final = re.compile(rb"[A-Za-z ]")
+_SURELY_TEXT: Final = 16  # bytes; so many are not all printable by chance
 _MAX_DEPTH: Final = 4
 
 
@@ -56,10 +57,10 @@ def _decoded(word: str, shortest: int) -> str | None:
 
 
 def _is_text(data: bytes, shortest: int) -> bool:
-    """Return whether bytes are plain text: printable ASCII, most of it letters and spaces or another encoding."""
+    """Return whether bytes are plain text: printable ASCII, and if there is little of it, mostly letters."""
     if len(data) < shortest or not data.isascii() or _SIGNS.fullmatch(data) is None:
         return False
-    return len(_LETTERS.findall(data)) * 2 >= len(data) or _HEX.fullmatch(data.decode()) is not None
+    return len(data) >= _SURELY_TEXT or len(_LETTERS.findall(data)) * 2 >= len(data)
 
 
 def _unhex(word: str) -> bytes:

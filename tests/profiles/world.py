@@ -97,6 +97,9 @@ class CaseRun:
 
     async def plain_response(self, context: Context, url: str, response: dict[str, Any]) -> bool:
         """Take what a plain server answers: `status`, `headers`, `type` and `body`."""
+        location = {name.lower(): text for name, text in response.get("headers", {}).items()}.get("location")
+        if response["status"] // 100 == 3 and location is not None:
+            return self.gate.plain_requests.refuse_redirect(context, location) is not None
         return False
 
     async def do_websocket(self, value: dict[str, Any]) -> bool:
