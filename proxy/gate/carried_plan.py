@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from proxy.policy.carried import CONTENT_CHECKS, USUAL_PARTS
+from proxy.policy.carried import CONTENT_CHECKS, PARTS, USUAL_PARTS
 from proxy.policy.issuers import issuer_of, owner_of
 
 if TYPE_CHECKING:
@@ -55,7 +55,9 @@ def breaks(rule: Redaction, finding: Finding, host: str) -> bool:
     """Return whether a finding is what a rule looks for, where it looks for it."""
     top = finding.path.partition(".")[0].partition("[")[0]
     part = _PART_OF.get(top, top)
-    named, kind = finding.detector, finding.detector.partition(".")[0]
+    if part not in PARTS:
+        return kind_of(finding) in rule.detectors  # nobody knows where it is, so it may be where the rule looks
+    named, kind = finding.detector, kind_of(finding)
     if kind == "request":
         name = named.removeprefix("request.").replace("-", "_")
         return name in rule.detectors and (part in parts_of(rule) or part == "credentials")
@@ -67,6 +69,10 @@ def breaks(rule: Redaction, finding: Finding, host: str) -> bool:
     if part not in parts_of(rule) or f"!{named}" in rule.detectors or _is_own(named, host):
         return False
     return named in rule.detectors or kind in rule.detectors or named.startswith(_LIMITS)
+
+
+def kind_of(finding: Finding) -> str:
+    return finding.detector.partition(".")[0]
 
 
 def _is_own(detector: str, host: str) -> bool:

@@ -39,6 +39,8 @@ _KINDS: Final = bytes(
 _CUTS: Final = tuple((b"a" * size + b"-") * max(4, 12 // size) + b"a" for size in _SIZES)
 _MARKS: Final = re.compile(_MARK)
 _ELEMENT: Final = re.compile(r"<([A-Za-z][\w.:-]*)[^>]*>([^<]{4,200})</")
+# A phrase of words, each in its line, with its number or without.
+_LINES: Final = re.compile(r"(?:\s*(?:\d{1,2}[.:)]\s*)?[a-z]{3,8}[ \t\r]*\n){11,23}\s*(?:\d{1,2}[.:)]\s*)?[a-z]{3,8}")
 _TOKEN: Final = re.compile(r"[A-Za-z0-9+/=_-]{16,}")
 
 
@@ -52,6 +54,7 @@ def may_be_respelt(text: str) -> bool:
         or _PRINTABLE.search(text) is not None
         or any(any(c.isdigit() for c in token) for token in _TOKEN.findall(text))
         or _may_be_cut(text)
+        or (text.count("\n") >= 11 and _LINES.search(text) is not None)
     )
 
 
@@ -67,6 +70,8 @@ def other_spellings(text: str) -> Iterator[str]:
         yield from (quopri.decodestring(run.encode()).decode("latin-1") for run in found)
     if text.startswith("<") and (pairs := _ELEMENT.findall(text)):
         yield "\n".join(f"{name} = {value}" for name, value in pairs)
+    if "\n" in text:
+        yield from (" ".join(found.group().split()) for found in _LINES.finditer(text))
     if _may_be_cut(text):
         yield from (_MARKS.sub("", found.group()) for found in _PIECES.finditer(text))
     for token in _TOKEN.findall(text):
