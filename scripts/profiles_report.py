@@ -1,5 +1,4 @@
-"""Writes the table of docs/profiles.md: what each profile contains of the cases in tests/profiles, and what it stops of
-the honest ones: `make profiles`.
+"""Writes the table of docs/profiles.md: what each profile contains of the cases in tests/profiles (`make profiles`).
 
 `--check` writes nothing, and fails where the page has other figures.
 """

@@ -7,6 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from proxy.policy.lint import lint_egress
+from proxy.policy.load import load_sources, merge_egress
+from proxy.policy.rule_tests import run_tests
+from proxy.redact import builtin
 from proxy.system.package_data import PROFILES, profile_file
 from tests.profiles.cases_file import Case, load_cases
 from tests.profiles.world import ProfileRunner
@@ -69,6 +73,10 @@ def test_every_class_has_cases_of_both_kinds():
     assert len(families) == 12
 
 
-@pytest.mark.parametrize("profile", PROFILES)
-def test_a_profile_is_a_policy_file_of_its_name(profile):
-    assert profile_file(profile).is_file()
+@pytest.mark.parametrize("profile", ["balanced", "strict"])
+def test_the_tests_beside_the_rules_pass_and_lint_has_nothing_to_say(profile):
+    sources = load_sources(profile_file(profile), builtin())
+    rules = [rule for source in sources for rule in source.content.rules]
+    egress = merge_egress(sources)
+    assert [result for result in run_tests(rules, egress.rules) if not result.passed] == []
+    assert lint_egress(egress) == ()
