@@ -75,6 +75,10 @@ format: $(VENV)/.dev ## format, and fix what ruff can fix
 walk: $(VENV)/.dev ## which files one allowed call passes through; draws docs/walk.svg
 	$(BIN)/python scripts/walk.py $(ARGS)
 
+.PHONY: profiles
+profiles: $(VENV)/.dev ## what each profile contains of every class of attack, and false alarms; writes the table of docs/profiles.md
+	$(BIN)/python scripts/profiles_report.py $(ARGS)
+
 .PHONY: conformance
 conformance: $(VENV)/.dev $(NODE) ## the MCP conformance suite, direct and through the proxy, side by side
 	$(BIN)/python scripts/conformance.py $(ARGS)

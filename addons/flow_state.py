@@ -70,6 +70,8 @@ class FlowState:
     """Calls of a WebSocket that wait for people."""
     held_response: HeldResponse | None = None
     """The response that was begun while its call waits for people; its head is sent."""
+    redirect: Denial | None = None
+    """Why the response may not reach the agent: it sends the agent where it may not go."""
     queued: Collection[object] = ()
     """What the layer of this flow has yet to handle, which it does once the hook that it waits for has ended."""
 

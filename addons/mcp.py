@@ -225,6 +225,10 @@ class McpGate:
         router = state.router
         if response is None or state.answered or response.status_code == 101:
             return
+        if 300 <= response.status_code < 400 and (location := response.headers.get("location")) is not None:
+            state.redirect = self._gate.plain_requests.refuse_redirect(flows.context(flow), location)
+            if state.redirect is not None:
+                return  # what is not streamed can be replaced once it is whole
         if router is None:
             response.stream = True
         elif flows.media_type(response) == flows.EVENT_STREAM:
@@ -280,6 +284,9 @@ class McpGate:
     def _take_response(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
         response, state = flow.response, flows.state_of(flow)
         router = state.router
+        if state.redirect is not None:
+            flows.answer_refused(flow, 403, state.redirect)
+            return None
         if response is None or router is None or state.answered:
             return None
         if state.rewriter is not None:

@@ -10,7 +10,7 @@ import structlog
 
 from addons import flow_state as flows
 from proxy.core.model import Forward
-from proxy.gate.outbound_scan import last_words
+from proxy.gate.outbound_scan import remember
 from proxy.gate.router import ResponseRouter
 from proxy.gate.verdict_carrier import carry_out
 from proxy.wire.jsonrpc import serialise
@@ -124,7 +124,7 @@ class _WebsocketCarrier:
     async def let_pass(self) -> None:
         # What passes is remembered: a secret or a call may be sent in two messages, half of it in each.
         stream = flows.state_of(self._flow).stream
-        stream.said = last_words(stream.said, self._message.content)
+        remember(stream, self._message.content)
         stream.passed(self._message.content)
 
 

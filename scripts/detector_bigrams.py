@@ -1,4 +1,4 @@
-"""Print the table of proxy/redact/randomness.py, counted over honest text in folders that are given.
+"""Print the table of proxy/core/randomness.py, counted over honest text in folders that are given.
 
 The table changes a little with the text it is counted over; what it decides hardly does.
 """

@@ -26,3 +26,10 @@ CREATE TABLE mcp_endpoints (
     PRIMARY KEY (server, path)
 ) WITHOUT ROWID;
 CREATE INDEX mcp_endpoints_by_agent ON mcp_endpoints (agent);
+
+-- Which site got which credential first: a keyed hash, never the credential.
+CREATE TABLE credentials (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    digest TEXT NOT NULL UNIQUE,
+    owner  TEXT NOT NULL
+);

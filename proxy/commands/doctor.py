@@ -83,7 +83,7 @@ def _proxy_checks(settings: Settings, environ: Mapping[str, str]) -> list[tuple[
         ("state folder", lambda: state_folder.permissions(state_dir)),
         ("disk", lambda: state_folder.disk_space(state_dir, settings.audit_log_limit)),
         ("ca", lambda: state_folder.ca(state_dir)),
-        ("policy", lambda: policy.rules_and_tests(settings.policy)),
+        ("policy", lambda: policy.rules_and_tests(settings.policy, settings.profile, settings.profile_files)),
         ("proxy", lambda: network.proxy(running, state_dir)),
         ("listen", lambda: network.addresses(settings, running)),
         ("environment", lambda: network.environment(settings, running, environ)),

@@ -1,6 +1,6 @@
-"""`interlock policy`: check, test, explain and replay policies, and print their JSON Schema.
+"""`interlock policy`: check, test, explain, compare and replay policies, and print their JSON Schema.
 
-Exit codes: 0 success, 1 the policy is invalid or a test failed, 3 a replay found changes.
+Exit codes: 0 success, 1 the policy is invalid or a test failed, 3 a replay found changes, or two policies differ.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from rich.text import Text
 from rich.tree import Tree
 
-from proxy.commands import decide, replay
+from proxy.commands import decide, policy_compare, replay
 from proxy.commands.audit.query import find_events
 from proxy.commands.options import AsJson, ConfigFile, OneLine, StateDir, trail_settings
 from proxy.commands.terminal import (
@@ -41,7 +41,7 @@ from proxy.policy.replay import recorded_call
 from proxy.policy.rule_tests import Coverage, TestResult, coverage, run_policy_tests, run_tests
 from proxy.policy.rules import EgressRule, PolicyFile, Rule, TestCall, describe_coverage
 from proxy.redact import builtin
-from proxy.system.package_data import policies_dir
+from proxy.system.package_data import DEFAULT_PROFILE, profile_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,15 +52,17 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Check, test, explain and replay policies.", no_args_is_help=True)
 app.command("replay", epilog=replay.EPILOG)(replay.replay)
 app.command("decide", epilog=decide.EPILOG)(decide.decide)
+app.command("show", epilog=policy_compare.SHOW_EPILOG)(policy_compare.show)
+app.command("diff", epilog=policy_compare.DIFF_EPILOG)(policy_compare.diff)
 
 PolicyPath = Annotated[
-    Path | None, typer.Argument(help="Policy file, or a folder of policy files; default: the shipped policy.")
+    Path | None, typer.Argument(help="Policy file, or a folder of policy files; default: the profile balanced.")
 ]
 _AUDIT_ID: Final = re.compile(r"[0-9a-z][0-9a-z-]*")
 
 
 def _path(given: Path | None) -> Path:
-    return given if given is not None else policies_dir() / "default.yaml"
+    return given if given is not None else profile_file(DEFAULT_PROFILE)
 
 
 def _fail(error: PolicyError, *, as_json: bool) -> NoReturn:

@@ -59,6 +59,7 @@ def _facts(running: RunningProxy) -> list[tuple[str, str]]:
         ("listens on", running.listen),
         ("mode", running.mode),
         ("policy", running.policy),
+        ("profile", running.profile or "none"),
         ("version", running.policy_version),
         ("certificate", running.ca),
         ("operators", " ".join(filter(None, (running.operator_socket, running.operator_listen)))),

@@ -29,6 +29,7 @@ from proxy.system.run_file import RunningProxy
 EPILOG = """
 Examples:
   interlock up
+  interlock up --profile strict
   interlock up --listen 0.0.0.0:8080 --policy policies/
   interlock up --mode reverse:https://mcp.example.com --upstream-ca corp.pem
   interlock up --workers 4 --health-listen 0.0.0.0:8081

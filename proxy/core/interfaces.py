@@ -171,3 +171,11 @@ class SharedCalls(Protocol):
     def is_mcp_endpoint(self, server: str, path: str) -> bool:
         """Return whether a server answered as MCP there."""
         ...
+
+    def own_credential(self, digest: str, owner: str) -> str:
+        """Store who got a credential, where nobody had; return who was the first."""
+        ...
+
+    def new_credentials(self) -> list[tuple[str, str]]:
+        """Return the credentials that any worker stored since this one asked last, with their owners."""
+        ...

@@ -166,6 +166,8 @@ class EgressRequest:
     addresses: tuple[str, ...] = ()
     agent: str = ""
     judged_inside: bool = False
+    many_names: bool = False
+    """Whether many other names of the same site were asked for shortly before."""
 
 
 class Outcome(StrEnum):
@@ -193,7 +195,8 @@ class Redaction:
     rule: str
     detectors: tuple[str, ...]
     on: frozenset[str]
-    """What to scan: any of `arguments`, `result`; `request` for all that a plain request carries."""
+    """What to scan: any of `arguments`, `result`; `request` for what a plain request carries, with the parts of it
+    if not the usual ones: `url`, `headers`, `credentials`, `body`."""
     action: Literal["mask", "deny", "report"] = "mask"
     suppressions: tuple[Suppression, ...] = ()
     """Findings that are accepted."""

@@ -32,6 +32,7 @@ REASONS: dict[str, Reason] = {
         Reason("wrong_type", "An argument has a type that a policy rule cannot check.", _POLICY),
         Reason("ambiguous_value", "Servers could read an argument in different ways.", "Write it in its plain form."),
         Reason("secret_found", "It contains a secret that policy does not allow there.", "Leave the secret out."),
+        Reason("content_denied", "It carries something that policy does not allow there.", _POLICY),
         Reason(
             "two_phase_required",
             "Policy allows this tool only in two steps: a proposal, then a commit.",

@@ -12,13 +12,13 @@ from proxy.redact.detector_catalog import builtin
 from proxy.system.terminal_text import count
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 
-def rules_and_tests(path: Path) -> Iterator[CheckResult]:
+def rules_and_tests(path: Path, profile: str | None = None, also: Sequence[Path] = ()) -> Iterator[CheckResult]:
     try:
-        sources = load_sources(path, builtin())
+        sources = load_sources(path, builtin(), also=also)
         compile_sources(sources)
     except PolicyError as error:
         yield fail("policy", str(error).splitlines()[0], f"`interlock policy check {path}` says what to write")
@@ -31,4 +31,5 @@ def rules_and_tests(path: Path) -> Iterator[CheckResult]:
         said = f"{len(failed)} of {count(len(results), 'test')} in {path} failed, the first of rule {failed[0].rule}"
         yield fail("policy", said, f"run `interlock policy test {path}` to see them")
     else:
-        yield ok("policy", f"{path}: {count(len(rules) + len(egress), 'rule')}, {count(len(results), 'test')} passed")
+        counted = f"{count(len(rules) + len(egress), 'rule')}, {count(len(results), 'test')} passed"
+        yield ok("policy", f"{path}: {counted}; profile {profile or 'none'}")

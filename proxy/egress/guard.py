@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import structlog
 
 from proxy.core.model import Decision, EgressRequest, Outcome
+from proxy.egress.name_counter import NameCounter
 from proxy.policy.egress import DEFAULT_DENY
 from proxy.policy.ip_address import parse_address
 
@@ -58,6 +59,7 @@ class EgressGuard:
         self.policy = policy
         self._own = own
         self._look_up = look_up or Resolver().look_up
+        self._names = NameCounter()
 
     async def judge(self, request: EgressRequest, *, proven: bool = True) -> Judgement:
         """Decide on `request`; resolve its host unless its addresses are given. Never raises.
@@ -76,6 +78,8 @@ class EgressGuard:
 
     async def _judge(self, request: EgressRequest) -> Judgement:
         egress = self.policy().egress
+        if egress.counts_names and self._names.is_one_too_many(request):
+            request = replace(request, many_names=True)
         decision = egress.decide(request, self._own_ports(request))
         # A name that is denied anyway is not resolved: the DNS query itself leaves the machine and can carry data.
         open_ended = decision.reason == DEFAULT_DENY and egress.allows_by_address

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from proxy.gate.credential_owners import CredentialOwners
 from proxy.gate.event_recorder import EventRecorder
 from proxy.gate.in_flight import InFlightCalls
 from proxy.gate.issued_names import IssuedNames
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from proxy.core.interfaces import EventSink, Policy, Redactor, SharedCalls
+    from proxy.core.model import Decision, EgressRequest
     from proxy.gate.tool_catalog import ToolCatalog
     from proxy.gate.two_phase import TwoPhase
 
@@ -92,6 +94,7 @@ class Gate:
         self.recorder = EventRecorder(sink, redactor, clock, self.threads, timer)
         self.in_flight = InFlightCalls(shared_calls=shared_calls)
         self.endpoints = McpEndpoints(mcp_endpoints, shared_calls)
+        seal_key = seal_key or secrets.token_bytes(KEY_BYTES)
         parts = GateParts(
             policy=policy,
             redactor=redactor,
@@ -102,10 +105,12 @@ class Gate:
             catalog=catalog,
             two_phase=two_phase,
             issued=IssuedNames(shared_calls),
-            seal_key=seal_key or secrets.token_bytes(KEY_BYTES),
+            seal_key=seal_key,
             endpoints=self.endpoints,
         )
-        self.plain_requests = PlainRequests(OutboundScanner(redactor, body_limit), self.recorder)
+        owners = CredentialOwners(seal_key, shared_calls)
+        scanner = OutboundScanner(redactor, body_limit, owners)
+        self.plain_requests = PlainRequests(scanner, self.recorder, partial(_judge_host, policy))
         self.responses = ResponseGate(parts)
         self.requests = RequestGate(parts, self.plain_requests, body_limit, self.responses.abandon)
 
@@ -114,3 +119,9 @@ class Gate:
         for in_flight in self.in_flight.remaining():
             self.responses.abandon(in_flight, "unknown")
         self.threads.close()
+
+
+def _judge_host(policy: Callable[[], Policy], request: EgressRequest) -> Decision | None:
+    """Return what policy says of a destination by its name alone; None where it says nothing of destinations."""
+    egress = getattr(policy(), "egress", None)
+    return None if egress is None else egress.decide(request)

@@ -1,7 +1,7 @@
-"""Scans what a request carries beside MCP for secrets, on its way to where none may go. Pure.
+"""Scans what a request carries beside MCP, on its way to where policy does not let everything go.
 
-Scanned are the path, the query, the decoded body, and every header that is not by its name a credential: those are
-how a client logs in, so they may hold a secret of that very host.
+Scanned are the path, the query, the decoded body, and the headers. Those that are by their name credentials are how a
+client logs in, so they may hold a secret of that very host: they are scanned only where a rule names them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,11 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
 
 from proxy.errors import WireError
+from proxy.gate.carried_checks import Field, check_fields, fields_of, finding, has_login
+from proxy.gate.carried_plan import CarriedPlan, parts_of, plan_for
 from proxy.gate.result_masking import mask_after, said_after
+from proxy.gate.spellings import joined_segments, may_be_respelt, other_spellings
+from proxy.policy.ip_address import parse_address
 from proxy.wire.content_coding import (
     BROKEN,
     Inflater,
@@ -29,10 +33,12 @@ from proxy.wire.jsonrpc import parse_json
 from proxy.wire.mcp import Headers, RequestHead
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from proxy.core.interfaces import Redactor
     from proxy.core.model import Context, Finding, Json, JsonObject, Redaction
+    from proxy.gate.credential_owners import CredentialOwners
+    from proxy.wire.client_stream import ClientStream
 
 # Words of which one in a header's name makes it a credential.
 CREDENTIALS: Final = frozenset(
@@ -44,6 +50,7 @@ MAX_CLEAN: Final = 256
 MAX_FINDINGS: Final = 100
 PARSED: Final = 1 << 16
 _WORD: Final = re.compile(r"[a-z]+")
+_SECRET_PIECE: Final = re.compile(r"[A-Za-z0-9_+/=-]{6,}")
 _FORM: Final = "application/x-www-form-urlencoded"
 
 
@@ -62,46 +69,136 @@ class Carried:
 
     @property
     def reason(self) -> str:
-        return self.unread or "secret_found"
+        if self.unread is not None:
+            return self.unread
+        # A finding without a fingerprint is no secret: it is where data goes, or what it looks like.
+        return "secret_found" if any(found.fingerprint for found in self.findings) else "content_denied"
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """A request as it is read: its value, where it goes, its texts, and what its stream said before."""
+
+    value: JsonObject
+    host: str
+    fields: list[Field]
+    before: str
+    pieces: str
 
 
 class OutboundScanner:
     """Scans requests, by what policy says of secrets where they go. Safe to share between threads."""
 
-    def __init__(self, redactor: Redactor, limit: int) -> None:
+    def __init__(self, redactor: Redactor, limit: int, owners: CredentialOwners | None = None) -> None:
         self._redactor = redactor
         self._limit = limit
-        self._clean: dict[tuple[object, ...], None] = {}
+        self._owners = owners
+        self._clean: dict[tuple[object, ...], tuple[Redaction, ...]] = {}
+        self._plans: dict[tuple[Redaction, ...], CarriedPlan] = {}
 
-    def look(self, context: Context, headers: Headers, body: bytes | None, before: str = "") -> Carried | None:
-        """Return what policy objects to, if anything; `before` is what the same stream said just before."""
+    def look(
+        self, context: Context, headers: Headers, body: bytes | None, before: str = "", pieces: str = ""
+    ) -> Carried | None:
+        """Return what policy objects to, if anything; `before` is what the same stream said just before.
+
+        `pieces` are the words of it that a secret may be put together from.
+        """
         # Without a body it is an MCP message, and only its head is scanned: the gate scans the message.
-        redaction = secrets_rule(context)
-        if redaction is None:
+        rules = request_rules(context)
+        if not rules:
             return None
         fields = headers.whole() if isinstance(headers, RequestHead) else headers
-        head = (context.target, tuple(fields), body is None)
-        if not body and head in self._clean:
+        head = (context.server, context.target, tuple(fields), body is None)
+        # A clean head is remembered: a client sends the same one with every call. By the rules themselves, since
+        # another policy has other ones.
+        if not body and self._clean.get(head) == rules:
             return None
+        plan = self._plan(rules)
         value, unread = _head(context.target, headers, mcp=body is None), None
+        if not plan.with_credentials:
+            del value["credentials"]
         try:
             value["body"] = _read(body, headers, self._limit) if body else ""
         except WireError as error:
             unread = error.reason
-        _, found, _ = mask_after(self._redactor, before, value, redaction.detectors)
-        if found or unread:
-            return Carried(redaction, found[:MAX_FINDINGS], unread)
-        # A clean head is remembered: a client sends the same one with every call.
-        if not body:
-            if len(self._clean) >= MAX_CLEAN:
-                self._clean.clear()
-            self._clean[head] = None
-        return None
+        carried = self._judge(plan, value, _host(context.server), before, pieces)
+        if unread is not None and (carried is None or not carried.refused):
+            return Carried(plan.strictest(), carried.findings if carried else (), unread)
+        if carried is None and not body:
+            self._remember(head, rules)
+        return carried
+
+    def _judge(self, plan: CarriedPlan, value: JsonObject, host: str, before: str, pieces: str) -> Carried | None:
+        """Return the strictest rule that a request breaks. Each pass is made only while none denies it yet."""
+        request = _Request(value, host, [*fields_of(value)], before, pieces)
+        findings: list[Finding] = []
+        worst: Carried | None = None
+        for look in (self._find_plainly, self._find_checked, self._find_respelt, self._find_moved):
+            more = [*look(plan, request)]
+            findings += more
+            if more and (broken := plan.broken(findings, host)) is not None:
+                worst = Carried(broken[0], broken[1][:MAX_FINDINGS])
+                if worst.refused:
+                    return worst
+        return worst
+
+    def _find_plainly(self, plan: CarriedPlan, request: _Request) -> Iterable[Finding]:
+        return mask_after(self._redactor, request.before, request.value, plan.detectors)[1] if plan.detectors else ()
+
+    def _find_checked(self, plan: CarriedPlan, request: _Request) -> Iterable[Finding]:
+        yield from check_fields(request.fields, request.value["path"], plan.checks)
+        if "basic_login" in plan.checks and has_login(request.value["credentials"]):
+            yield finding("basic_login", "credentials")
+
+    def _find_respelt(self, plan: CarriedPlan, request: _Request) -> Iterable[Finding]:
+        """Find what is written in pieces, backwards or in rare escapes, or was sent in pieces."""
+        found: dict[str, list[str]] = {}
+        if may_be_respelt("\n".join([field.text for field in request.fields])):
+            for field in request.fields:
+                found.setdefault(field.part, []).extend(other_spellings(field.text))
+        if joined := joined_segments(request.value["path"]):
+            found.setdefault("url", []).append(joined)
+        if request.pieces:
+            found.setdefault("body", []).append(request.pieces + words_of(request.value["body"]))
+        # Digits backwards are another number: a personal number is looked for as it is written.
+        detectors = [name for name in plan.detectors if not name.startswith("pii")]
+        if not any(found.values()) or not detectors:
+            return ()
+        # A string for each, so that no two of them are read as one.
+        apart: JsonObject = {part: {str(i): text for i, text in enumerate(texts)} for part, texts in found.items()}
+        return self._redactor.mask(apart, detectors)[1]
+
+    def _find_moved(self, plan: CarriedPlan, request: _Request) -> Iterable[Finding]:
+        """Find credentials of another site; those of this request are this site's from now on."""
+        if "moved_credential" not in plan.checks or self._owners is None or not _is_site(request.host):
+            return
+        for place in self._owners.moved(request.host, ((field.path, field.text) for field in request.fields)):
+            yield finding("moved_credential", place)
+            return
+        if not self._owners.learn(request.host, request.value["credentials"]):
+            yield finding("moved_credential", "credentials")
+
+    def _plan(self, rules: tuple[Redaction, ...]) -> CarriedPlan:
+        if (known := self._plans.get(rules)) is None:
+            if len(self._plans) >= MAX_CLEAN:
+                self._plans.clear()
+            known = self._plans[rules] = plan_for(rules)
+        return known
+
+    def _remember(self, head: tuple[object, ...], rules: tuple[Redaction, ...]) -> None:
+        if len(self._clean) >= MAX_CLEAN:
+            self._clean.clear()
+        self._clean[head] = rules
 
     def watch(self, context: Context, headers: Headers, limit: int) -> UploadWatch | None:
         """Return what scans a body that streams; None where no rule asks for that."""
-        redaction = secrets_rule(context)
-        return UploadWatch(self._redactor, redaction, headers, limit) if redaction is not None else None
+        rules = [rule for rule in request_rules(context) if "body" in parts_of(rule)]
+        denying = [rule for rule in rules if rule.action == "deny"]
+        plan = plan_for(tuple(denying or rules)) if rules else None
+        if plan is None or not plan.detectors:
+            return None
+        merged = replace(plan.strictest(), detectors=plan.detectors)
+        return UploadWatch(self._redactor, merged, headers, limit)
 
 
 class UploadWatch:
@@ -167,11 +264,10 @@ class UploadWatch:
         self._tail = window[-KEPT:]
 
 
-def secrets_rule(context: Context) -> Redaction | None:
-    """Return what policy says of secrets where a request goes; None where they may go there."""
-    if context.egress is None or not context.egress.redactions:
-        return None
-    return next((redaction for redaction in context.egress.redactions if "request" in redaction.on), None)
+def request_rules(context: Context) -> tuple[Redaction, ...]:
+    """Return what policy says of what a request carries; the same object for the same decision."""
+    # Decisions on destinations have no other redactions than these.
+    return () if context.egress is None else context.egress.redactions
 
 
 def is_credential(name: str) -> bool:
@@ -181,19 +277,53 @@ def is_credential(name: str) -> bool:
 
 def last_words(before: str, body: bytes) -> str:
     """Return the end of what a stream has said, once `body` has followed `before`."""
+    return said_after(before, _value_of(body))
+
+
+def remember(stream: ClientStream, body: bytes) -> None:
+    """Keep the end of what a stream has said: a secret may be sent in several messages, a part of it in each."""
+    value = _value_of(body)
+    stream.said = said_after(stream.said, value)
+    stream.pieces = (stream.pieces + words_of(value))[-KEPT:]
+
+
+def words_of(value: Any) -> str:
+    """Return the words of a message that may be pieces of a secret, without what stands between them."""
+    text = value if isinstance(value, str) else said_after("", value)
+    return "".join(word for word in _SECRET_PIECE.findall(text[-KEPT:]) if _has_digits(word))
+
+
+def _has_digits(word: str) -> bool:
+    return any(c.isdigit() for c in word) or (word.lower() != word != word.upper())
+
+
+def _value_of(body: bytes) -> Any:
     try:
-        return said_after(before, parse_json(body) if len(body) <= PARSED else _text(body))
+        return parse_json(body) if len(body) <= PARSED else _text(body)
     except WireError:
-        return said_after(before, _text(body))
+        return _text(body)
+
+
+def _host(server: str) -> str:
+    host, colon, port = server.rpartition(":")
+    return host if colon and port.isdigit() else server
+
+
+def _is_site(host: str) -> bool:
+    """Return whether a host may be a stranger's: not an address, and not a name of the machine's own network."""
+    return "." in host and parse_address(host) is None
 
 
 def _head(target: str, headers: Headers, *, mcp: bool) -> JsonObject:
     path, _, query = target.partition("?")
     fields: dict[str, list[str]] = {}
+    credentials: dict[str, list[str]] = {}
     for name, value in headers:
-        if not is_credential(name) and not (mcp and name.lower().startswith(MIRRORED)):
+        if is_credential(name):
+            credentials.setdefault(name.lower(), []).append(value)
+        elif not (mcp and name.lower().startswith(MIRRORED)):
             fields.setdefault(name.lower(), []).append(value)
-    return {"path": path, "query": _form(query), "headers": fields}
+    return {"path": path, "query": _form(query), "headers": fields, "credentials": credentials}
 
 
 def _read(body: bytes, headers: Headers, limit: int) -> Json:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import structlog
 
-from proxy.core.model import Context, Denial, Pass, Reject, Verdict
+from proxy.core.model import Context, Denial, EgressRequest, Outcome, Pass, Reject, Verdict
 from proxy.gate.refusal import carried_denial, egress_denial, egress_reason, may_leave
+from proxy.policy.hosts import read_url
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy.core.model import Decision
     from proxy.gate.event_recorder import EventRecorder
     from proxy.gate.outbound_scan import Carried, OutboundScanner, UploadWatch
     from proxy.wire.mcp import Headers
@@ -20,9 +25,15 @@ log = structlog.get_logger("interlock.gate")
 class PlainRequests:
     """Decides on requests that are not MCP, and records what is noteworthy in them."""
 
-    def __init__(self, scanner: OutboundScanner, recorder: EventRecorder) -> None:
+    def __init__(
+        self,
+        scanner: OutboundScanner,
+        recorder: EventRecorder,
+        judge: Callable[[EgressRequest], Decision | None] = lambda _: None,
+    ) -> None:
         self.scanner = scanner
         self._recorder = recorder
+        self._judge = judge
 
     def decide(self, context: Context, carried: Carried | None) -> Verdict:
         """Return whether a request may go where it wants to, carrying what was found in it."""
@@ -51,3 +62,15 @@ class PlainRequests:
     def refuse_egress(self, kind: str, context: Context) -> Denial:
         """Record that something may not go where `context` says, and return the refusal."""
         return egress_denial(context, self._recorder.record_refusal(kind, egress_reason(context), context))
+
+    def refuse_redirect(self, context: Context, location: str) -> Denial | None:
+        """Return the refusal of an answer that sends the agent where it may not go; None where it may.
+
+        The request that follows would be refused as well; but an agent that is not told where it was sent cannot be
+        talked into going there by another way.
+        """
+        for host in dict.fromkeys(host.name for host in read_url(location).hosts):
+            decision = self._judge(EgressRequest(host, 80, "GET", (), context.principal.agent))
+            if decision is not None and decision.outcome is not Outcome.ALLOW:
+                return self.refuse_egress("request_refused", replace(context, egress=decision))
+        return None

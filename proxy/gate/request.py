@@ -148,8 +148,8 @@ class RequestGate:
             named = (message.id, message.method) if message else (None, None)
             reading = RefusedBody("call_in_fields", "the fields of the query make a message", *named)
         unread = body if isinstance(reading, NotMcp) else None
-        before = stream.said if stream is not None else ""
-        return reading, self._plain_requests.scanner.look(context, head, unread, before)
+        said = (stream.said, stream.pieces) if stream is not None else ("", "")
+        return reading, self._plain_requests.scanner.look(context, head, unread, *said)
 
     async def _inspect_message(
         self, reading: SingleMessage, head: RequestHead, state: CallState, carried: Carried | None

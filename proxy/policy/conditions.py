@@ -200,6 +200,9 @@ class Condition(Strict):
     ip_class: OneOrMore[IpClass] | None = Field(
         default=None, description="The address, or the address in the URL or host, is in one of these classes."
     )
+    host_data: Literal[True] | None = Field(
+        default=None, description="The host's name carries data: labels that are encoded, random or cut to one length."
+    )
     cidr: OneOrMore[Network] | None = Field(
         default=None, description="The address is in one of these ranges: 10.0.0.0/8, fd00::/8."
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import AfterValidator, Field, StrictFloat, StrictInt, StrictStr, model_validator
 
 from proxy.core import model
+from proxy.policy.carried import CHECKS
 from proxy.policy.conditions import NonEmptyStr, Regex, Strict
 from proxy.policy.globs import compile_globs
 from proxy.policy.regex import compile_search
@@ -129,6 +130,12 @@ def _unknown_names(source: PolicySource, declared: set[str], book: KnownDetector
             if name not in declared and not book.knows(name):
                 message = f"there is no detector {name!r}{_near(name, (*declared, *book.names()))}"
                 yield source, ("rules", index, "detectors", position), message
+    for index, egress in enumerate(source.content.egress.rules if source.content.egress else ()):
+        for position, written in enumerate(egress.carries or ()):
+            name = written.removeprefix("!")
+            if name not in CHECKS and name not in declared and not book.knows(name):
+                message = f"there is no detector or check {name!r}{_near(name, (*CHECKS, *declared, *book.names()))}"
+                yield source, ("egress", "rules", index, "carries", position), message
 
 
 def _near(name: str, names: Iterable[str]) -> str:

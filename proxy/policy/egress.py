@@ -11,7 +11,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from proxy.core.model import Decision, EgressRequest, Outcome, Redaction
+from proxy.policy.carried import host_checks, looks_inside, redactions_of
 from proxy.policy.globs import compile_globs
+from proxy.policy.host_data import carries_data
 from proxy.policy.host_operators import compile_hosts
 from proxy.policy.hosts import Host, canonical_host, lookalikes
 from proxy.policy.ip_address import Address, parse_address, unwrap
@@ -27,7 +29,7 @@ OPERATOR_PORT: Final = "operator_port"
 POLICY_ERROR: Final = "policy_error"
 AMBIGUOUS: Final = "ambiguous_value"
 _NOT_IN_HOSTS: Final = frozenset("/\\@?# \t\r\n\0")
-_GUARDED: Final = ("metadata", "link_local", "private", "loopback")
+GUARDED: Final = ("metadata", "link_local", "private", "loopback")
 _SEVERITIES: Final = ("info", "low", "medium", "high", "critical")
 _MAX_REMEMBERED: Final = 4096
 # What may happen to secrets in a request, from lax to strict.
@@ -37,7 +39,7 @@ SECTION: Final = "egress.secrets"
 _DETECTORS: Final = ("secrets",)
 
 
-class _Target(NamedTuple):
+class Target(NamedTuple):
     """What a request would reach: its host, what the host imitates, and its addresses."""
 
     host: Host
@@ -60,6 +62,7 @@ class CompiledEgress:
         self.version = version
         self._rules = tuple(CompiledEgressRule(rule) for rule in sorted(section.rules, key=lambda r: r.id))
         self._remembered: dict[tuple[EgressRequest, tuple[tuple[str, int], ...]], Decision] = {}
+        self.counts_names = any("many_names" in (rule.carries or ()) for rule in section.rules)
         self.allows_by_address = any(rule.action == "allow" and rule.cidrs for rule in section.rules)
 
     def decide(self, request: EgressRequest, operator: Sequence[tuple[str, int]] = ()) -> Decision:
@@ -86,23 +89,30 @@ class CompiledEgress:
         if _reaches_operator(target, request.port, operator):
             return self._deny(OPERATOR_PORT, "This is the proxy's own operator port; agents may not use it.")
         hits = [rule for rule in self._rules if rule.matches(request, target)]
-        shadow = tuple(rule.id for rule in hits if rule.rule.mode == "shadow")
-        live = [rule for rule in hits if rule.rule.mode != "shadow"]
+        named = _without_lifted([rule for rule in hits if rule.decides(request, target)], hits)
+        shadow = tuple(rule.id for rule in named if rule.rule.mode == "shadow")
+        live = [rule for rule in named if rule.rule.mode != "shadow"]
         denies = [rule for rule in live if rule.rule.action == "deny"]
         if denies:
             winner = min(denies, key=lambda rule: (-_SEVERITIES.index(rule.rule.severity), rule.id))
             return replace(self._by_rule(Outcome.DENY, DENIED, winner.rule, live), shadow=shadow)
         # Before the allows: an allow of a name must not open what the name resolves to.
-        for kind in _GUARDED:
-            if kind in target.classes() and getattr(self.section, kind) == "deny":
+        for kind in GUARDED:
+            if kind not in target.classes() or (said := getattr(self.section, kind)) == "allow":
+                continue
+            if said == "deny":
                 message = f"{request.host} leads to a {kind.replace('_', '-')} address."
                 return self._deny(f"egress_{kind}", message, shadow)
+            shadow = (*shadow, f"egress.{kind}")
         allows = [rule.rule for rule in live if rule.rule.action == "allow"]
         if not allows and self.section.default == "deny":
             return self._deny(DEFAULT_DENY, f"No egress rule allows {request.host}:{request.port}.", shadow)
+        if not allows and self.section.default == "report":
+            shadow = (*shadow, "egress.default")
         reason = "egress_allowed" if allows else "egress_default_allow"
         allowed = self._by_rule(Outcome.ALLOW, reason, allows[0] if allows else None, live)
-        return replace(allowed, shadow=shadow, redactions=self._secrets(live))
+        redactions = (*redactions_of(rule.rule for rule in hits), *self._secrets(live))
+        return replace(allowed, shadow=shadow, redactions=redactions)
 
     def _secrets(self, live: Sequence[CompiledEgressRule]) -> tuple[Redaction, ...]:
         """Return what happens to secrets in a request: the strictest of the rules, or what the section says."""
@@ -129,13 +139,14 @@ class CompiledEgressRule:
     def __init__(self, rule: EgressRule) -> None:
         self.rule = rule
         self.id = rule.id
+        self._host_checks = host_checks(rule)
         self._hosts = compile_hosts(tuple(rule.hosts)) if rule.hosts else None
         self._networks = [ipaddress.ip_network(text, strict=False) for text in rule.cidrs or ()]
         self._ports = frozenset(rule.ports) if rule.ports else None
         self._methods = frozenset(m.upper() for m in rule.methods) if rule.methods else None
         self._fits_agent: Callable[[str], bool] = compile_globs(rule.agents)
 
-    def matches(self, request: EgressRequest, target: _Target) -> bool:
+    def matches(self, request: EgressRequest, target: Target) -> bool:
         # A `secrets: allow` lifts a check, so it must be as sure as an allow.
         denies = "allow" not in (self.rule.action, self.rule.secrets)
         return (
@@ -146,6 +157,33 @@ class CompiledEgressRule:
             and self._fits_network(target, denies=denies)
         )
 
+    def decides(self, request: EgressRequest, target: Target) -> bool:
+        """Return whether a rule that matches decides on the host alone, or is about what the request carries."""
+        if self.rule.carries is None:
+            return True
+        if self.rule.action == "allow":
+            return False
+        wanted = self._host_checks
+        return (
+            ("host_data" in wanted and carries_data(request.host))
+            or ("many_names" in wanted and request.many_names)
+            or ("odd_address" in wanted and _is_odd(request.host, target.host))
+        )
+
+    @property
+    def lifts(self) -> frozenset[str]:
+        """The host checks that this rule frees its hosts from."""
+        return self._host_checks if self.rule.action == "allow" else frozenset()
+
+    @property
+    def scans(self) -> bool:
+        """Whether it looks into the request."""
+        return self.rule.action == "deny" and looks_inside(self.rule)
+
+    @property
+    def checks(self) -> frozenset[str]:
+        return self._host_checks
+
     def _fits_method(self, request: EgressRequest, *, denies: bool) -> bool:
         if self._methods is None or (request.method is not None and request.method.upper() in self._methods):
             return True
@@ -154,12 +192,12 @@ class CompiledEgressRule:
         # Inside a tunnel that is not opened any method may be used.
         return denies and request.method is None
 
-    def _fits_host(self, target: _Target, *, denies: bool) -> bool:
+    def _fits_host(self, target: Target, *, denies: bool) -> bool:
         if self._hosts is None:
             return True
         return any(map(self._hosts.may, target.everything())) if denies else self._hosts.must(target.host)
 
-    def _fits_network(self, target: _Target, *, denies: bool) -> bool:
+    def _fits_network(self, target: Target, *, denies: bool) -> bool:
         if not self._networks:
             return True
         known = [address for host in target.everything() for address in host.addresses]
@@ -167,7 +205,21 @@ class CompiledEgressRule:
         return any(hits) if denies else bool(hits) and all(hits)
 
 
-def read_target(request: EgressRequest) -> _Target | None:
+def _without_lifted(named: list[CompiledEgressRule], hits: Sequence[CompiledEgressRule]) -> list[CompiledEgressRule]:
+    """Return the rules that decide, without those whose every host check another rule frees this host from."""
+    lifted = frozenset[str]().union(*(rule.lifts for rule in hits))
+    return [rule for rule in named if not rule.checks or not rule.checks <= lifted]
+
+
+def _is_odd(written: str, host: Host) -> bool:
+    """Return whether an address is written so that few would take it for one: 0x7f.1, ::ffff:10.0.0.1, 0.0.0.0."""
+    if not host.addresses:
+        return False
+    plain = parse_address(written)
+    return plain is None or len(host.addresses) > 1 or "unspecified" in host.classes()[0]
+
+
+def read_target(request: EgressRequest) -> Target | None:
     """Return what a request would reach, or None for an unreadable host; raise ValueError for an unreadable address."""
     # Characters that end a host or start a login in a URL: readers would disagree on the host.
     if not _NOT_IN_HOSTS.isdisjoint(request.host) or ("[" in request.host) != ("]" in request.host):
@@ -181,10 +233,10 @@ def read_target(request: EgressRequest) -> _Target | None:
         if address is None:
             raise ValueError(f"not an address: {text!r}")
         addresses.extend(unwrap(address))
-    return _Target(host, tuple(lookalikes(host)), tuple(dict.fromkeys(addresses)))
+    return Target(host, tuple(lookalikes(host)), tuple(dict.fromkeys(addresses)))
 
 
-def _reaches_operator(target: _Target, port: int, operator: Sequence[tuple[str, int]]) -> bool:
+def _reaches_operator(target: Target, port: int, operator: Sequence[tuple[str, int]]) -> bool:
     known = {address for host in target.everything() for address in host.addresses}
     local = bool({"loopback", "unspecified"} & target.classes())
     # A console bound to 0.0.0.0 is reached by every address of the machine: the port alone decides.

@@ -1,4 +1,4 @@
-"""The operators `host_in`, `url_scheme`, `ip_class` and `cidr`. Pure, no I/O."""
+"""The operators `host_in`, `url_scheme`, `ip_class`, `host_data` and `cidr`. Pure, no I/O."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from proxy.policy.conditions import as_tuple
 from proxy.policy.globs import compile_globs
+from proxy.policy.host_data import carries_data
 from proxy.policy.hosts import Host, UrlViews, canonical_host, read_url
 from proxy.policy.views import MAY, NO, YES, Test, WrongTypeError, gather, judge_each
 
@@ -88,6 +89,13 @@ def ip_class(arg: ArgPath, operand: Any) -> Test:
         return bool(classes) and all(found <= wanted for found in classes)
 
     return _judge_hosts(arg, may, must)
+
+
+def host_data(arg: ArgPath, _operand: Any) -> Test:
+    def carries(host: Host) -> bool:
+        return not host.addresses and carries_data(host.name)
+
+    return _judge_hosts(arg, carries, carries)
 
 
 def cidr(arg: ArgPath, operand: Any) -> Test:

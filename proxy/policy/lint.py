@@ -46,7 +46,8 @@ def lint_egress(section: EgressPolicy) -> tuple[Remark, ...]:
 
 
 def _egress_alone(rule: EgressRule, section: EgressPolicy) -> Iterator[Remark]:
-    if rule.action == "allow" and rule.mode == "enforce" and section.default == "allow":
+    opens = rule.action == "allow" and rule.carries is None
+    if opens and rule.mode == "enforce" and section.default == "allow":
         yield Remark(rule.id, "no-effect", "allows what the default already allows; an allow overrides no deny")
     alike = rule.action == "secrets" and all(r.secrets in (None, section.secrets) for r in section.rules)
     if alike and rule.mode == "enforce":

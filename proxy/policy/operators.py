@@ -234,6 +234,7 @@ OPERATORS: Final[dict[str, Build]] = {
     "host_in": host_operators.host_in,
     "url_scheme": host_operators.url_scheme,
     "ip_class": host_operators.ip_class,
+    "host_data": host_operators.host_data,
     "cidr": host_operators.cidr,
     "command": command_operator.command,
     "sql": sql_operator.sql,

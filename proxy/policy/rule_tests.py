@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from proxy.core.model import Call, EgressRequest
 from proxy.policy.compiled_rule import CompiledRule
 from proxy.policy.decide import name_variants
-from proxy.policy.egress import CompiledEgressRule, read_target
+from proxy.policy.egress import CompiledEgressRule, Target, read_target
 from proxy.policy.eval_context import EvalContext
 from proxy.policy.rules import RedactRule
 
@@ -126,6 +126,13 @@ def _run_egress(rule: EgressRule) -> Iterator[TestResult]:
         given = test.request
         request = EgressRequest(given.host, given.port, given.method, tuple(given.addresses), given.agent)
         target = read_target(request)
-        matched = target is not None and compiled.matches(request, target)
-        shown = f"{given.method} {given.host}:{given.port}"
-        yield TestResult(rule.id, number, test.expect, rule.action if matched else "no_match", shown)
+        got = _egress_outcome(compiled, request, target) if target is not None else "no_match"
+        yield TestResult(rule.id, number, test.expect, got, f"{given.method} {given.host}:{given.port}")
+
+
+def _egress_outcome(compiled: CompiledEgressRule, request: EgressRequest, target: Target) -> str:
+    if not compiled.matches(request, target):
+        return "no_match"
+    if compiled.decides(request, target) or compiled.rule.action == "allow":
+        return compiled.rule.action
+    return "scan" if compiled.scans else "no_match"

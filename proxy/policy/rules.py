@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, StrictBool, StrictInt, StrictStr, mo
 
 from proxy.core.model import Call, Hints
 from proxy.core.proposals import How  # noqa: TC001  pydantic reads annotations when it runs
+from proxy.policy.carried import CHECKS, HOST_CHECKS
 from proxy.policy.conditions import (
     Glob,
     Network,
@@ -35,8 +36,10 @@ type Severity = Literal["info", "low", "medium", "high", "critical"]
 type Mode = Literal["enforce", "shadow"]
 type Secrets = Literal["allow", "report", "deny"]
 type AllowOrDeny = Literal["allow", "deny"]
+type Guarded = Literal["allow", "report", "deny"]
 type Globs = NonEmptyList[Glob]
 type Id = Annotated[StrictStr, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
+type Carried = Annotated[StrictStr, Field(pattern=r"^!?[a-z]+(?:[_.-][a-z0-9]+)*$", max_length=64)]
 type Port = Annotated[StrictInt, Field(ge=1, le=65535)]
 type Home = Annotated[NonEmptyStr, AfterValidator(_check_home)]
 type Weight = Annotated[float, Field(ge=0, le=1)]
@@ -309,13 +312,17 @@ class EgressTest(Strict):
     """A request, and what this egress rule alone should do with it."""
 
     request: EgressCall = Field(description="The request to decide.")
-    expect: Literal["allow", "deny", "secrets", "no_match"] = Field(description="The action of this rule, or no_match.")
+    expect: Literal["allow", "deny", "secrets", "scan", "no_match"] = Field(
+        description="The action of this rule, scan where it would look into the request, or no_match."
+    )
 
 
 class EgressRule(_NamedRule):
     """Which hosts may be reached, by host, address, port and HTTP method. Everything given must hold.
 
-    A rule with `action: secrets` neither allows nor denies: it says what happens to secrets in requests to a host.
+    A rule with `action: secrets` neither allows nor denies: it says what happens to secrets in requests to a host. A
+    deny with `carries` refuses only requests that carry one of these things; an allow with `carries` lets its hosts
+    get them, whatever another rule says.
     """
 
     action: Literal["allow", "deny", "secrets"] = Field(description="What to do with a request that matches.")
@@ -328,6 +335,18 @@ class EgressRule(_NamedRule):
     )
     ports: NonEmptyList[Port] | None = Field(default=None, description="Ports; all if absent.")
     methods: Globs | None = Field(default=None, description="HTTP methods; all if absent.")
+    carries: NonEmptyList[Carried] | None = Field(
+        default=None,
+        description="What the request carries: a detector or family such as secrets, wallet or pii.card, or one of "
+        + ", ".join(CHECKS)
+        + ". `!pii.phone` makes an exception.",
+    )
+    in_: NonEmptyList[Literal["url", "headers", "credentials", "body"]] | None = Field(
+        default=None,
+        alias="in",
+        description="Where to look for it. If absent, everywhere but in credentials, which are the headers that one "
+        "logs in with; an allow covers these, too.",
+    )
     tests: list[EgressTest] = Field(default_factory=list, description="Tests that `interlock policy test` runs.")
 
     @model_validator(mode="after")
@@ -336,15 +355,27 @@ class EgressRule(_NamedRule):
             raise ValueError("action: secrets and secrets: allow, report or deny go together, in a rule of their own")
         return self
 
+    @model_validator(mode="after")
+    def _looks_for_something(self) -> EgressRule:
+        if self.in_ is not None and self.carries is None:
+            raise ValueError("in: says where to look for what carries: names; write both")
+        if self.carries is not None and self.action == "secrets":
+            raise ValueError("carries: needs action: deny or allow")
+        if self.action == "allow" and set(self.carries or ()) & set(HOST_CHECKS) and self.hosts is None:
+            raise ValueError("an allow of what hosts' names carry needs hosts:")
+        return self
+
 
 class EgressPolicy(Strict):
     """Plain HTTP and any other traffic through the proxy that is not MCP."""
 
-    default: AllowOrDeny = Field(default="allow", description="For requests that no rule matches.")
-    metadata: AllowOrDeny = Field(default="deny", description="Cloud metadata services.")
-    link_local: AllowOrDeny = Field(default="deny", description="169.254.0.0/16 and fe80::/10.")
-    private: AllowOrDeny = Field(default="allow", description="Private networks: 10.0.0.0/8 and the like.")
-    loopback: AllowOrDeny = Field(default="allow", description="The proxy's own machine.")
+    default: Guarded = Field(
+        default="allow", description="For requests that no rule matches: allow, deny, or allow and report."
+    )
+    metadata: Guarded = Field(default="deny", description="Cloud metadata services.")
+    link_local: Guarded = Field(default="deny", description="169.254.0.0/16 and fe80::/10.")
+    private: Guarded = Field(default="allow", description="Private networks: 10.0.0.0/8 and the like.")
+    loopback: Guarded = Field(default="allow", description="The proxy's own machine.")
     secrets: Secrets = Field(
         default="allow", description="Secrets in requests that are not MCP: allow, report, or deny the request."
     )
@@ -367,6 +398,13 @@ class PolicyFile(Strict):
     """One policy file. Several files in a folder are one policy."""
 
     version: Literal[1] = Field(description="Version of this format.")
+    mode: Mode = Field(
+        default="enforce",
+        description="shadow: this file, and what it includes, only records: nothing is denied, masked or held.",
+    )
+    include: list[NonEmptyStr] = Field(
+        default_factory=list, description="Other policy files that belong to this one, relative to its folder."
+    )
     default: AllowOrDeny | None = Field(default=None, description="For calls that no rule matches; deny if absent.")
     home: OneOrMore[Home] | None = Field(
         default=None,

@@ -35,7 +35,7 @@ from proxy.redact.views import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-MAX_DEPTH: Final = 3
+MAX_DEPTH: Final = 4
 GROWTH: Final = 24
 SLACK: Final = 1 << 20
 

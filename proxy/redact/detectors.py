@@ -15,7 +15,7 @@ from proxy.redact.validators import VALIDATORS
 KEYWORD_REACH = 128  # how far from a match, in bytes, one of its detector's keywords may stand
 NAME_REACH = 80  # how many bytes before and after a match say what it is: `not_after`, `not_before`
 
-_LABELS = {"secrets": "secret", "pii": "pii", "custom": "custom"}
+_LABELS = {"secrets": "secret", "pii": "pii", "wallet": "wallet", "shape": "shape", "custom": "custom"}
 FAMILIES = tuple(_LABELS)  # what the ids of detectors begin with; a rule may name a whole family
 
 type Keyword = Annotated[str, Field(min_length=1, max_length=64)]
@@ -26,7 +26,7 @@ class Detector(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    id: Annotated[str, Field(pattern=r"^(secrets|pii|custom)\.[a-z0-9]+(-[a-z0-9]+)*$", max_length=64)]
+    id: Annotated[str, Field(pattern=r"^(secrets|pii|wallet|shape|custom)\.[a-z0-9]+(-[a-z0-9]+)*$", max_length=64)]
     description: Annotated[str, Field(min_length=1)]
     regex: Annotated[str, Field(min_length=1, max_length=2000)]
     keywords: tuple[Keyword, ...] = ()

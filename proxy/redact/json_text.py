@@ -40,7 +40,7 @@ _MARKS: Final[dict[LeafKind, tuple[tuple[int, int, bytes], tuple[int, int, bytes
 }
 _LINE_END: Final = (-1, 0, b"\n")
 BARRIER: Final = b"\x00"  # stands for each masked byte: no detector matches it or looks past it for a keyword
-MASK_START: Final = r"\[(?:secret|pii|custom):"  # matches how every mask begins
+MASK_START: Final = r"\[(?:secret|pii|wallet|shape|custom):"  # matches how every mask begins
 UNREADABLE: Final = "\x00"  # stands for a number with more digits than Python prints
 
 

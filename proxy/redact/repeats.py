@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from proxy.redact.randomness import surprise
+from proxy.core.randomness import surprise
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

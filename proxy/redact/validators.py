@@ -17,7 +17,8 @@ from typing import Final
 
 import re2
 
-from proxy.redact.randomness import surprise
+from proxy.core.randomness import surprise
+from proxy.redact.wallets import base58_address, bech32, seed_phrase
 
 type Validator = Callable[[bytes], int]
 
@@ -393,5 +394,10 @@ VALIDATORS: Final[dict[str, Validator]] = {
     "se_personnummer": _on_digits(lambda digits: luhn(digits[-10:])),
     **{check.__name__.removeprefix("_"): _whole(check) for check in _ON_TEXT},
     "fi_hetu": _whole(lambda text: text[10] == b"0123456789ABCDEFHJKLMNPRSTUVWXY"[int(text[:6] + text[7:10]) % 31]),
+    "seed_phrase": seed_phrase,
+    "base58_address": _whole(base58_address),
+    "bech32": _whole(bech32),
+    # Nearly all of one digit is nobody's address or key.
+    "not_one_digit": _whole(lambda text: len(set(text.lower())) > 6),
     "mixed_case_digits": _whole(lambda text: text.upper() != text != text.lower() and _has_digit(text)),
 }

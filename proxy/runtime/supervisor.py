@@ -348,6 +348,7 @@ class Supervisor:
             mode=settings.mode,
             ca=str(self._authority.certificate_file),
             policy=str(settings.policy),
+            profile=settings.profile,
             # While workers reload one after the other, the policy before is the one that all of them had.
             policy_version=versions.pop() if len(versions) == 1 else before,
             started=self._started,

@@ -33,6 +33,7 @@ FOLDER: Final = "shared-calls"  # in the state folder
 MAX_CALLS: Final = 50_000
 MAX_ENDPOINTS: Final = 5_000
 MAX_ENDPOINTS_OF_AGENT: Final = 500
+MAX_CREDENTIALS: Final = 20_000
 PRUNE_EVERY: Final = 500
 BUSY_MS: Final = 2_000
 
@@ -59,6 +60,7 @@ class SharedCalls:
     def __init__(self, folder: Path) -> None:
         self._lock = threading.Lock()
         self._posted = 0
+        self._credentials = 0  # the last one that was read
         self._endpoints: set[tuple[str, str]] = set()
         try:
             # After the fork: a process does not inherit record locks, and SQLite must not be used across a fork.
@@ -123,6 +125,17 @@ class SharedCalls:
 
     def is_mcp_endpoint(self, server: str, path: str) -> bool:
         return bool(self._run(SQL["find_mcp_endpoint"], server, path))
+
+    def own_credential(self, digest: str, owner: str) -> str:
+        first: str = self._run(SQL["own_credential"], digest, owner)[0][0]
+        self._run(SQL["delete_old_credentials"], MAX_CREDENTIALS)
+        return first
+
+    def new_credentials(self) -> list[tuple[str, str]]:
+        rows = self._run(SQL["new_credentials"], self._credentials)
+        if rows:
+            self._credentials = rows[-1][0]
+        return [(digest, owner) for _, digest, owner in rows]
 
     def close(self) -> None:
         self._connection.close()

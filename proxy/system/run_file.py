@@ -39,6 +39,7 @@ class RunningProxy:
     health: str | None = None  # the address of health and metrics
     console: str | None = None  # the URL of the console
     workers: tuple[RunningWorker, ...] = ()
+    profile: str | None = None  # the shipped policy that counts, alone or beside another one
 
 
 def write(state_dir: Path, running: RunningProxy) -> None:

@@ -30,6 +30,8 @@ class ClientStream:
 
     said: str = ""
     """The end of what passed as text: a secret may be sent in two messages, half of it in each."""
+    pieces: str = ""
+    """The end of the words in it that may be pieces of a secret, put together."""
     unfinished: bytes = b""
     """The last line, where it may be the beginning of a message."""
     is_cut: bool = False

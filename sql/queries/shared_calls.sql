@@ -34,3 +34,13 @@ ON CONFLICT DO NOTHING;
 
 -- name: find_mcp_endpoint
 SELECT 1 FROM mcp_endpoints WHERE server = ? AND path = ?;
+
+-- name: own_credential
+-- The update changes nothing and makes the row come back, whoever wrote it first.
+INSERT INTO credentials (digest, owner) VALUES (?, ?) ON CONFLICT (digest) DO UPDATE SET owner = owner RETURNING owner;
+
+-- name: new_credentials
+SELECT number, digest, owner FROM credentials WHERE number > ? ORDER BY number;
+
+-- name: delete_old_credentials
+DELETE FROM credentials WHERE number <= (SELECT max(number) FROM credentials) - ?;

@@ -47,6 +47,7 @@ def test_an_operator_is_sure_of_a_plain_value_and_unsure_of_one_that_a_lax_serve
 @pytest.mark.parametrize("operator", sorted(OPERATORS.keys() - {"not_equals", "exists"}))
 def test_a_missing_value_satisfies_no_operator(operator):
     operands = {"in": [1], "gt": 1, "gte": 1, "lt": 1, "lte": 1, "length": 1, "type": "null", "cidr": "10.0.0.0/8"}
+    operands["host_data"] = True
     operands["sql"] = {"dialect": "postgres", "statements": ["select"]}
     operand = operands.get(operator, "public" if operator == "ip_class" else "x")
     assert judge({"arg": "v", operator: operand}, {}) == NO

@@ -28,7 +28,10 @@ def _ids(sample: Sample) -> str:
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=_ids)
 def test_each_labelled_text_is_judged_as_labelled(masker: Masker, sample: Sample):
-    found = {finding.detector for finding in masker.mask(sample.value, ("secrets", "pii"))[1]}
+    # What looks like a key and what opens a wallet is found by others, too: each family for itself.
+    family = sample.detector.partition(".")[0]
+    names = (family,) if family in ("wallet", "shape") else ("secrets", "pii")
+    found = {finding.detector for finding in masker.mask(sample.value, names)[1]}
     assert (sample.detector in found) == sample.positive, sample.text
 
 

@@ -133,3 +133,25 @@ def test_files_that_are_broken_are_reported(tmp_path: Path, folder: Path) -> Non
         shared_calls.post(WHOLE)
     with pytest.raises(SharedCallsUnavailableError):
         shared_calls.claim(CONTEXT, 1)
+
+
+def test_the_first_owner_of_a_credential_stays_it_and_others_learn_of_it(folder):
+    one, two = SharedCalls(folder), SharedCalls(folder)
+    assert one.own_credential("d1", "first.io") == "first.io"
+    assert two.own_credential("d1", "second.net") == "first.io"
+    assert two.own_credential("d2", "second.net") == "second.net"
+    assert one.new_credentials() == two.new_credentials() == [("d1", "first.io"), ("d2", "second.net")]
+    assert one.new_credentials() == []
+    one.close()
+    with pytest.raises(SharedCallsUnavailableError):
+        one.own_credential("d3", "x")
+    two.close()
+
+
+def test_credentials_are_bounded(folder, monkeypatch):
+    monkeypatch.setattr(module, "MAX_CREDENTIALS", 5)
+    shared_calls = SharedCalls(folder)
+    for i in range(20):
+        shared_calls.own_credential(str(i), "x")
+    assert len(shared_calls.new_credentials()) == 5
+    shared_calls.close()

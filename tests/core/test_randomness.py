@@ -7,7 +7,7 @@ import string
 
 import pytest
 
-from proxy.redact.randomness import surprise
+from proxy.core.randomness import surprise
 
 NAMES = (
     *("settings.DATABASE_PASSWORD", "application-configuration", "getElementsByTagName", "XMLHttpRequest"),
