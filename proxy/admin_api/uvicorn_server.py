@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from proxy.admin_api.auth import OperatorAuth
+    from proxy.admin_api.halts import HaltControl
     from proxy.twophase.review import ProposalReview
 
 MAX_CONNECTIONS: Final = 32
@@ -39,9 +40,9 @@ class _Brief(H11Protocol):
         super().connection_lost(exc)
 
 
-def make_server(review: ProposalReview, auth: OperatorAuth) -> uvicorn.Server:
+def make_server(review: ProposalReview, auth: OperatorAuth, halts: HaltControl | None = None) -> uvicorn.Server:
     config = uvicorn.Config(
-        make_app(review, auth),
+        make_app(review, auth, halts),
         http=_Brief,
         ws="none",
         lifespan="off",

@@ -25,7 +25,7 @@ from proxy.errors import ConfigError
 from proxy.system import log_setup
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from proxy.core.interfaces import Policy
 
@@ -114,17 +114,23 @@ async def _ask(settings: Settings, asked: Asked) -> Answered:
     from proxy.audit.local_log_files import RunLog  # noqa: PLC0415  slow to import, not needed for --help
     from proxy.audit.pipeline import AuditPipeline  # noqa: PLC0415
     from proxy.gate.gate import Gate  # noqa: PLC0415
-    from proxy.runtime.wiring import preload  # noqa: PLC0415
+    from proxy.gate.limits import CallLimits  # noqa: PLC0415
+    from proxy.runtime.halt_watcher import read_halts  # noqa: PLC0415
+    from proxy.runtime.wiring import open_limits, preload  # noqa: PLC0415
+    from proxy.store.open_store import open_database  # noqa: PLC0415
 
     preloaded = preload(settings)
     log = RunLog(settings.state_dir, max_bytes=settings.audit_log_limit)
     audit = AuditPipeline(settings, log, adopts_all=False)
+    database = open_database(settings.postgres, settings.state_dir)
     try:
         gate = Gate(
             policy=lambda: HookPolicy(preloaded.policy.current()),
             redactor=preloaded.masker,
             sink=audit.sink,
             body_limit=settings.body_limit,
+            limits=CallLimits(open_limits(settings, database)),
+            halts=read_halts(settings.state_dir),
         )
         agent = asked.agent or settings.default_agent
         context = Context(Principal(agent), asked.server, transport="hook", session=asked.session)
@@ -132,6 +138,7 @@ async def _ask(settings: Settings, asked: Asked) -> Answered:
         gate.threads.close()
         return _answered(verdict)
     finally:
+        await database.close()
         await asyncio.to_thread(audit.close)
 
 
@@ -147,7 +154,12 @@ class HookPolicy:
         self.unmatched = policy.unmatched
 
     def decide(self, call: Call) -> Decision:
-        decision = self._policy.decide(call)
+        return self._strict(self._policy.decide(call))
+
+    def decide_beyond(self, call: Call, used: Mapping[str, int]) -> Decision:
+        return self._strict(self._policy.decide_beyond(call, used))
+
+    def _strict(self, decision: Decision) -> Decision:
         strict = partial(replace, action="deny")
         redactions = tuple(strict(each) if each.action == "mask" else each for each in decision.redactions)
         decision = replace(decision, redactions=redactions)

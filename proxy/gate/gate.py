@@ -14,8 +14,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from proxy.gate.event_recorder import EventRecorder
+from proxy.gate.halts import ActiveHalts
 from proxy.gate.in_flight import InFlightCalls
 from proxy.gate.issued_names import IssuedNames
+from proxy.gate.limits import CallLimits
 from proxy.gate.mcp_endpoints import McpEndpoints
 from proxy.gate.outbound_scan import OutboundScanner
 from proxy.gate.plain_request import PlainRequests
@@ -67,6 +69,8 @@ class GateParts:
     issued: IssuedNames
     seal_key: bytes  # seals what travels by way of the other side; the same in all workers of a proxy
     endpoints: McpEndpoints
+    limits: CallLimits
+    halts: ActiveHalts
 
 
 class Gate:
@@ -85,6 +89,8 @@ class Gate:
         shared_calls: SharedCalls | None = None,
         seal_key: bytes | None = None,
         mcp_endpoints: Sequence[str] = (),
+        limits: CallLimits | None = None,
+        halts: ActiveHalts | None = None,
     ) -> None:
         # How long a call took is measured by a clock that never jumps; the wall clock may be set back meanwhile.
         timer = time.monotonic if clock is time.time else clock
@@ -104,8 +110,11 @@ class Gate:
             issued=IssuedNames(shared_calls),
             seal_key=seal_key or secrets.token_bytes(KEY_BYTES),
             endpoints=self.endpoints,
+            limits=limits or CallLimits(None),
+            halts=halts if halts is not None else ActiveHalts(),
         )
-        self.plain_requests = PlainRequests(OutboundScanner(redactor, body_limit), self.recorder)
+        self.limits, self.halts = parts.limits, parts.halts
+        self.plain_requests = PlainRequests(OutboundScanner(redactor, body_limit), self.recorder, parts.halts)
         self.responses = ResponseGate(parts)
         self.requests = RequestGate(parts, self.plain_requests, body_limit, self.responses.abandon)
 

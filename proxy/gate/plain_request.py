@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from proxy.core import reasons
 from proxy.core.model import Context, Denial, Pass, Reject, Verdict
-from proxy.gate.refusal import carried_denial, egress_denial, egress_reason, may_leave
+from proxy.gate.halts import why_halted
+from proxy.gate.refusal import carried_denial, egress_denial, egress_reason, may_leave, sendable
 
 if TYPE_CHECKING:
     from proxy.gate.event_recorder import EventRecorder
+    from proxy.gate.halts import ActiveHalts
     from proxy.gate.outbound_scan import Carried, OutboundScanner, UploadWatch
     from proxy.wire.mcp import Headers
 
@@ -20,12 +23,15 @@ log = structlog.get_logger("interlock.gate")
 class PlainRequests:
     """Decides on requests that are not MCP, and records what is noteworthy in them."""
 
-    def __init__(self, scanner: OutboundScanner, recorder: EventRecorder) -> None:
+    def __init__(self, scanner: OutboundScanner, recorder: EventRecorder, halts: ActiveHalts) -> None:
         self.scanner = scanner
         self._recorder = recorder
+        self._halts = halts
 
     def decide(self, context: Context, carried: Carried | None) -> Verdict:
         """Return whether a request may go where it wants to, carrying what was found in it."""
+        if (halted := self.refuse_halted(context)) is not None:
+            return Reject(halted, 403)
         if not may_leave(context):
             return Reject(self.refuse_egress("request_refused", context), 403)
         if (denial := self.report(context, carried)) is not None:
@@ -36,6 +42,8 @@ class PlainRequests:
 
     def watch_upload(self, context: Context, headers: Headers, limit: int) -> UploadWatch | Denial | None:
         """Return what scans a body that streams, a refusal by its head, or None where no rule asks for either."""
+        if (halted := self.refuse_halted(context)) is not None:
+            return halted
         denial = self.report(context, self.scanner.look(context, headers, b""))
         return denial or self.scanner.watch(context, headers, limit)
 
@@ -47,6 +55,15 @@ class PlainRequests:
         log.warning(kind, reason=carried.reason, agent=context.principal.agent, server=context.server)
         audit_id = self._recorder.record_event(kind, carried.reason, context, decision, carried=carried)
         return carried_denial(carried, context.server, audit_id) if carried.refused else None
+
+    def refuse_halted(self, context: Context) -> Denial | None:
+        """Record and return the refusal of a request that is halted; None where it is not."""
+        halt = self._halts.find_plain(context) if self._halts.active else None
+        if halt is None:
+            return None
+        audit_id = self._recorder.record_refusal("request_refused", "halted", context, halt_id=halt.halt_id)
+        text = reasons.explain("halted", f"a request to {context.server}", why_halted(halt))
+        return Denial("halted", sendable(f"{text} Audit id: {audit_id}."), audit_id=audit_id)
 
     def refuse_egress(self, kind: str, context: Context) -> Denial:
         """Record that something may not go where `context` says, and return the refusal."""

@@ -115,6 +115,7 @@ async def _serve(settings: Settings, context: Context, launch: Launch, strace: s
         stop_seconds=settings.drain_timeout,
         watch=watch,
     )
+    components.halt_watcher.on_cut = runner.cut
     watching = asyncio.create_task(components.watch())
     try:
         await components.check()
