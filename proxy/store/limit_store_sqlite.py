@@ -178,8 +178,6 @@ def _exceeded(run: Run, charge: Charge, now: float) -> Exceeded | None:
         used, _ = run(SQL["count_places"], (charge.budget, now)).fetchone()
         return Exceeded(charge, used, 1.0) if used + charge.amount > charge.most else None
     at, total = _newest(run, charge.budget)
-    # A clock that was set back must not forget what was used: time stands still until it has caught up.
-    now = max(now, at)
     since = now - charge.seconds
     oldest = run(SQL["oldest_use"], (charge.budget, since)).fetchone() if at > since else None
     used = total - (int(oldest[1]) - int(oldest[0])) if oldest else 0
@@ -211,7 +209,7 @@ def _usage(run: Run, budget: str, seconds: float, now: float) -> Usage:
     if not seconds:
         used, newest = run(SQL["count_places"], (budget, now)).fetchone()
         return Usage(budget, used, used, newest or 0.0)
-    rows = run(SQL["uses_since"], (budget, max(now, _newest(run, budget)[0]) - seconds)).fetchall()
+    rows = run(SQL["uses_since"], (budget, now - seconds)).fetchall()
     return Usage(budget, sum(int(row[1]) for row in rows), len(rows), rows[-1][0] if rows else 0.0)
 
 
