@@ -1,4 +1,4 @@
-"""The file of limits: a sliding window as a brute-force model has it, exact among processes, and outliving their end."""
+"""The file of limits: a sliding window as a model has it, exact among processes, and outliving their end."""
 
 from __future__ import annotations
 
