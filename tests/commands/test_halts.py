@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from proxy.cli import app
+from proxy.commands.command_tree import app
 from proxy.core.halts import Halt
 from proxy.identity.token_file import OperatorTokens
 from proxy.store.halt_file import HaltFile

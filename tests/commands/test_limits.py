@@ -8,7 +8,7 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from proxy.cli import app
+from proxy.commands.command_tree import app
 from proxy.core.model import Call
 from proxy.policy.load import load_policy
 from proxy.store.limit_store_sqlite import LIMITS_FILE, SqliteLimits
