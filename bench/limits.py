@@ -25,7 +25,7 @@ from proxy.store.limit_store_sqlite import SqliteLimits
 from proxy.store.postgres import PostgresDatabase
 from tests.daemon.lines_to import Line, reason_of
 from tests.support.harness import Interlock, ServerHandle, start_interlock, start_python_server
-from tests.support.postgres import Postgres
+from tests.support.postgres import DURABLE, Postgres
 
 if TYPE_CHECKING:
     from proxy.core.limits import LimitStore
@@ -115,7 +115,7 @@ def main() -> None:
     parser.add_argument("--calls", type=int, default=5000)
     parser.add_argument("--halts", type=int, default=10)
     given = parser.parse_args()
-    postgres = Postgres()
+    postgres = Postgres(DURABLE)
     try:
         with tempfile.TemporaryDirectory() as name, postgres.lend() as url:
             folder = Path(name)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
+from proxy.core.model import frozen
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -15,7 +17,7 @@ DECIMALS: Final = 18
 MAX_DIGITS: Final = 30  # before the point: more than any honest amount has
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Charge:
     """What one call costs of one budget. `budget` names the limit and whose share of it; `amount` is in whole units.
 

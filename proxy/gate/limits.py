@@ -61,7 +61,9 @@ class CallLimits:
         if not decision.charges:
             return
         self._loop = asyncio.get_running_loop()
-        charges = [replace(c, blocks=c.blocks and not (c.asks and approved)) for c in _charges(state, decision)]
+        charges: Sequence[Charge] = tuple(_charges(state, decision))
+        if approved:
+            charges = [replace(charge, blocks=charge.blocks and not charge.asks) for charge in charges]
         exceeded = await self._reserve(state.call_id, charges)
         if any(one.charge.blocks for one in exceeded):
             state.decision = _refusing(_beyond(state, policy, exceeded))

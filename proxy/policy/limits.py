@@ -64,6 +64,7 @@ class CompiledLimit:
         self._per = limit.shares
         self._blocks = limit.action != "report" and limit.mode == "enforce"
         self._asks = self._blocks and limit.action == "two_phase"
+        self._charges: dict[tuple[str, str, str | None, str, str | None], Charge] = {}
 
     def charge(self, call: Call, context: EvalContext, rule: str | None) -> Charge | Hit | None:
         """Return what the call is charged, a hit that refuses it, or None where the limit does not match."""
@@ -72,22 +73,38 @@ class CompiledLimit:
             return None
         if hit.reason is not None:
             return Hit(self.rule, hit.reason, hit.detail)
+        one = self._charge_one(call, rule)
+        if self._arg is None:
+            return one
         try:
-            amount = 1 if self._arg is None else self._amount(context)
+            amount = self._amount(context)
         except AmountError as error:
             assert self.limit.sum is not None
             return Hit(self.rule, BAD_AMOUNT, f"{self.limit.sum.arg}: {error}")
+        # Not `replace`, which takes longer than all the rest.
         return Charge(
-            limit=self.id,
-            kind=self.kind,
-            budget=self.budget(call, rule),
-            amount=amount,
-            most=self.most,
-            seconds=self.seconds,
-            blocks=self._blocks,
-            asks=self._asks,
-            by_session="session" in self._per,
+            *(one.limit, one.kind, one.budget, amount, one.most, one.seconds, one.blocks, one.asks, one.by_session)
         )
+
+    def _charge_one(self, call: Call, rule: str | None) -> Charge:
+        """Return a charge of 1 to the budget of a call; made once for all calls alike."""
+        key = (call.agent, call.server, call.tool, call.method, rule)
+        known = self._charges.get(key)
+        if known is None:
+            if len(self._charges) >= _MAX_KEYS:
+                self._charges.clear()
+            known = self._charges[key] = Charge(
+                limit=self.id,
+                kind=self.kind,
+                budget=self.budget(call, rule),
+                amount=1,
+                most=self.most,
+                seconds=self.seconds,
+                blocks=self._blocks,
+                asks=self._asks,
+                by_session="session" in self._per,
+            )
+        return known
 
     def budget(self, call: Call, rule: str | None) -> str:
         """Return the name of the budget that a call is charged to; a session's name is added by who knows it."""

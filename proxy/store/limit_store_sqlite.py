@@ -35,6 +35,7 @@ SWEEP_ROWS: Final = 500
 # Between two calls of one budget: what a float of today's seconds can tell apart.
 TICK: Final = 1e-6
 _BIG: Final = 1 << 62
+_NEVER: Final = (0.0, 0)
 
 
 class SqliteLimits:
@@ -51,19 +52,29 @@ class SqliteLimits:
 
     async def look(self, charges: Sequence[Charge]) -> Sequence[Exceeded]:
         now = self._clock()
-        return self._locked(lambda run: [found for charge in charges if (found := _exceeded(run, charge, now))])
+
+        def work(run: Run) -> list[Exceeded]:
+            found = (_exceeded(run, charge, now, _newest(run, charge.budget)) for charge in charges)
+            return [one for one in found if one is not None]
+
+        return self._locked(work)
 
     def _reserve(self, run: Run, call_id: str, charges: Sequence[Charge]) -> Sequence[Exceeded]:
         # The time is read behind the lock: else a call that waited for it would be put before those it waited for.
         now = self._clock()
-        exceeded = [found for charge in charges if (found := _exceeded(run, charge, now)) is not None]
-        if any(one.charge.blocks for one in exceeded):
-            return exceeded
+        newest, exceeded, refused = [], [], False
         for charge in charges:
+            last = _newest(run, charge.budget) if charge.seconds else _NEVER
+            newest.append(last)
+            if (found := _exceeded(run, charge, now, last)) is not None:
+                exceeded.append(found)
+                refused = refused or charge.blocks
+        if refused:
+            return exceeded
+        for charge, (at, total) in zip(charges, newest, strict=True):
             if charge.seconds:
-                at, total = _newest(run, charge.budget)
-                amount = (_fit(charge.amount), _fit(total + charge.amount))
-                run(SQL["add_use"], (charge.budget, max(now, at + TICK), *amount, charge.seconds, call_id))
+                amount, upto = _fit(charge.amount), _fit(total + charge.amount)
+                run(SQL["add_use"], (charge.budget, max(now, at + TICK), amount, upto, charge.seconds, call_id))
             else:
                 run(SQL["take_place"], (charge.budget, call_id, now + PLACE_SECONDS))
                 self._places.setdefault(call_id, set()).add(charge.budget)
@@ -151,6 +162,8 @@ class SqliteLimits:
             self.path.touch(mode=0o600)
             connection = apsw.Connection(str(self.path))
             connection.set_busy_timeout(BUSY_MS)
+            # For a new file only: a commit writes whole pages, and a call changes one.
+            connection.execute("PRAGMA page_size=1024")
             connection.execute("PRAGMA journal_mode=WAL")
             # A commit is in the kernel's hands, and with that safe from the end of this process. The disk gets it when
             # `maintain` copies the log, and the file is whole whatever happens in between.
@@ -169,15 +182,15 @@ class SqliteLimits:
 
 def _newest(run: Run, budget: str) -> tuple[float, int]:
     row = run(SQL["newest_use"], (budget,)).fetchone()
-    return (row[0], int(row[1])) if row else (0.0, 0)
+    return (row[0], int(row[1])) if row else _NEVER
 
 
-def _exceeded(run: Run, charge: Charge, now: float) -> Exceeded | None:
-    """Return what a call finds in the way; None where there is room for it."""
+def _exceeded(run: Run, charge: Charge, now: float, newest: tuple[float, int]) -> Exceeded | None:
+    """Return what a call finds in the way; None where there is room for it. `newest` is the last use of the budget."""
     if not charge.seconds:
         used, _ = run(SQL["count_places"], (charge.budget, now)).fetchone()
         return Exceeded(charge, used, 1.0) if used + charge.amount > charge.most else None
-    at, total = _newest(run, charge.budget)
+    at, total = newest
     since = now - charge.seconds
     oldest = run(SQL["oldest_use"], (charge.budget, since)).fetchone() if at > since else None
     used = total - (int(oldest[1]) - int(oldest[0])) if oldest else 0
