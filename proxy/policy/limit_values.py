@@ -19,6 +19,9 @@ MAX_SECONDS: Final = 31 * 86_400
 # all, so these are no amounts when they come as text.
 _PLAIN: Final = re.compile(r"[0-9]{1,60}(?:\.[0-9]{1,60})?")
 
+_USUAL: Final = re.compile(rf"([0-9]{{1,{MAX_DIGITS}}})(?:\.([0-9]{{1,{DECIMALS}}}))?")
+_UNIT: Final = 10**DECIMALS
+
 type Per = Literal["agent", "server", "tool", "rule", "session", "all"]
 
 
@@ -46,6 +49,19 @@ def read_amount(value: Any) -> int:
     """
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise AmountError("it is no number")
+    usual = _read_usual(value)
+    return usual if usual is not None else _read_odd(value)
+
+
+def _read_usual(value: float | str) -> int | None:
+    """Return an amount as nearly all are: so plain that it needs no arithmetic of decimals. None for any other."""
+    if isinstance(value, int):
+        return value * _UNIT if 0 <= value < _UNIT else None
+    match = _USUAL.fullmatch(value if isinstance(value, str) else repr(value))
+    return int(match[1]) * _UNIT + int((match[2] or "").ljust(DECIMALS, "0")) if match is not None else None
+
+
+def _read_odd(value: float | str) -> int:
     if isinstance(value, str) and _PLAIN.fullmatch(value) is None:
         raise AmountError("it is text that is not a plain decimal number such as 12.50")
     # Bounded before anything is computed: an integer of a million digits takes long to write out.

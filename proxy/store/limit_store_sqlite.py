@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import apsw
 
@@ -35,7 +35,7 @@ SWEEP_ROWS: Final = 500
 # Between two calls of one budget: what a float of today's seconds can tell apart.
 TICK: Final = 1e-6
 _BIG: Final = 1 << 62
-_NEVER: Final = (0.0, 0)
+MAX_KNOWN: Final = 4096
 
 
 class SqliteLimits:
@@ -46,6 +46,9 @@ class SqliteLimits:
         self._clock = clock
         self._connection: apsw.Connection | None = None
         self._places: dict[str, set[str]] = {}
+        # What this connection knows of budgets, for as long as no other one writes to the file (`data_version`).
+        self._known: dict[str, _Window] = {}
+        self._version: int | None = None
 
     async def reserve(self, call_id: str, charges: Sequence[Charge]) -> Sequence[Exceeded]:
         return self._locked(lambda run: self._reserve(run, call_id, charges))
@@ -54,7 +57,7 @@ class SqliteLimits:
         now = self._clock()
 
         def work(run: Run) -> list[Exceeded]:
-            found = (_exceeded(run, charge, now, _newest(run, charge.budget)) for charge in charges)
+            found = (_exceeded(run, charge, now, self._window(run, charge, now)) for charge in charges)
             return [one for one in found if one is not None]
 
         return self._locked(work)
@@ -62,28 +65,38 @@ class SqliteLimits:
     def _reserve(self, run: Run, call_id: str, charges: Sequence[Charge]) -> Sequence[Exceeded]:
         # The time is read behind the lock: else a call that waited for it would be put before those it waited for.
         now = self._clock()
-        newest, exceeded, refused = [], [], False
+        windows, exceeded, refused = [], [], False
         for charge in charges:
-            last = _newest(run, charge.budget) if charge.seconds else _NEVER
-            newest.append(last)
-            if (found := _exceeded(run, charge, now, last)) is not None:
+            window = self._window(run, charge, now)
+            windows.append(window)
+            if (found := _exceeded(run, charge, now, window)) is not None:
                 exceeded.append(found)
                 refused = refused or charge.blocks
         if refused:
             return exceeded
-        for charge, (at, total) in zip(charges, newest, strict=True):
+        for charge, window in zip(charges, windows, strict=True):
             if charge.seconds:
-                amount, upto = _fit(charge.amount), _fit(total + charge.amount)
-                run(SQL["add_use"], (charge.budget, max(now, at + TICK), amount, upto, charge.seconds, call_id))
+                self._known[charge.budget] = _add_use(run, charge, now, window, call_id)
             else:
                 run(SQL["take_place"], (charge.budget, call_id, now + PLACE_SECONDS))
                 self._places.setdefault(call_id, set()).add(charge.budget)
         return exceeded
 
+    def _window(self, run: Run, charge: Charge, now: float) -> _Window:
+        """Return what is in the window of a charge: as known, where that is still so, else as the file says."""
+        if not charge.seconds:
+            return _EMPTY
+        since = now - charge.seconds
+        known = self._known.get(charge.budget)
+        if known is not None and known.oldest > since and known.seconds == charge.seconds:
+            return known
+        return _read_window(run, charge, since)
+
     async def give_back(self, call_id: str, charges: Sequence[Charge]) -> None:
         def work(run: Run) -> None:
             for charge in charges:
                 if charge.seconds:
+                    self._known.pop(charge.budget, None)
                     _give_back(run, charge.budget, call_id)
 
         self._locked(work)
@@ -146,15 +159,24 @@ class SqliteLimits:
             run = self._connection.execute
             run("BEGIN IMMEDIATE")
             try:
+                self._forget_if_changed(run)
                 result = work(run)
                 run("COMMIT")
             except BaseException:
+                self._known.clear()
                 if self._connection.in_transaction:
                     run("ROLLBACK")
                 raise
         except (apsw.Error, OSError) as error:
             raise self._unavailable(error) from error
         return result
+
+    def _forget_if_changed(self, run: Run) -> None:
+        # Behind the lock: from here on nobody else writes until this transaction ends.
+        (version,) = run("PRAGMA data_version").fetchone()
+        if version != self._version or len(self._known) > MAX_KNOWN:
+            self._known.clear()
+            self._version = version
 
     def _connect(self) -> apsw.Connection:
         try:
@@ -180,23 +202,47 @@ class SqliteLimits:
         )
 
 
-def _newest(run: Run, budget: str) -> tuple[float, int]:
-    row = run(SQL["newest_use"], (budget,)).fetchone()
-    return (row[0], int(row[1])) if row else _NEVER
+class _Window(NamedTuple):
+    """The uses of a budget in its window: the time of the newest and of the oldest, and the sums around them."""
+
+    newest: float  # of all uses, in the window or not
+    total: int  # up to the newest
+    oldest: float  # 0 where none is in the window
+    base: int  # what was used before the oldest
+    seconds: float
 
 
-def _exceeded(run: Run, charge: Charge, now: float, newest: tuple[float, int]) -> Exceeded | None:
-    """Return what a call finds in the way; None where there is room for it. `newest` is the last use of the budget."""
+_EMPTY: Final = _Window(0.0, 0, 0.0, 0, 0.0)
+
+
+def _read_window(run: Run, charge: Charge, since: float) -> _Window:
+    newest = run(SQL["newest_use"], (charge.budget,)).fetchone()
+    if newest is None:
+        return _Window(0.0, 0, 0.0, 0, charge.seconds)
+    at, total = newest[0], int(newest[1])
+    oldest = run(SQL["oldest_use"], (charge.budget, since)).fetchone() if at > since else None
+    if oldest is None:
+        return _Window(at, total, 0.0, total, charge.seconds)
+    return _Window(at, total, oldest[0], int(oldest[2]) - int(oldest[1]), charge.seconds)
+
+
+def _add_use(run: Run, charge: Charge, now: float, window: _Window, call_id: str) -> _Window:
+    """Write a call down; return the window with it."""
+    at, total = max(now, window.newest + TICK), window.total + charge.amount
+    run(SQL["add_use"], (charge.budget, at, _fit(charge.amount), _fit(total), charge.seconds, call_id))
+    return _Window(at, total, window.oldest or at, window.base, charge.seconds)
+
+
+def _exceeded(run: Run, charge: Charge, now: float, window: _Window) -> Exceeded | None:
+    """Return what a call finds in the way; None where there is room for it."""
     if not charge.seconds:
         used, _ = run(SQL["count_places"], (charge.budget, now)).fetchone()
         return Exceeded(charge, used, 1.0) if used + charge.amount > charge.most else None
-    at, total = newest
-    since = now - charge.seconds
-    oldest = run(SQL["oldest_use"], (charge.budget, since)).fetchone() if at > since else None
-    used = total - (int(oldest[1]) - int(oldest[0])) if oldest else 0
+    used = window.total - window.base
     if used + charge.amount <= charge.most:
         return None
-    return Exceeded(charge, used, _room_in(run, charge, since, total) if charge.amount <= charge.most else None)
+    fits = charge.amount <= charge.most
+    return Exceeded(charge, used, _room_in(run, charge, now - charge.seconds, window.total) if fits else None)
 
 
 def _room_in(run: Run, charge: Charge, since: float, total: int) -> float | None:

@@ -7,7 +7,7 @@ SELECT at, total FROM uses WHERE budget = ? ORDER BY at DESC LIMIT 1;
 SELECT at, amount, total FROM uses WHERE budget = ? AND at > ? ORDER BY at;
 
 -- name: oldest_use
-SELECT amount, total FROM uses WHERE budget = ? AND at > ? ORDER BY at LIMIT 1;
+SELECT at, amount, total FROM uses WHERE budget = ? AND at > ? ORDER BY at LIMIT 1;
 
 -- name: add_use
 INSERT INTO uses (budget, at, amount, total, seconds, call_id) VALUES (?, ?, ?, ?, ?, ?);
