@@ -112,6 +112,11 @@ bench-compare: $(VENV)/.dev ## this checkout beside another one, in one run: mak
 bench-parts: $(VENV)/.dev ## what single parts cost: policy, redaction, delays, two-phase, audit, store, tracing
 	@for part in policy redact delay two_phase audit events trace; do echo "== $$part"; $(BIN)/python -m bench.$$part $(ARGS) || exit 1; done
 
+.PHONY: limits
+limits: $(VENV)/.dev ## limits are exact and halts quick: the tests that show it, then what a call and a halt take
+	$(BIN)/python -m pytest -q tests/store/test_limit_store_sqlite.py tests/store/test_limit_store_postgres.py tests/gate/test_limits.py tests/daemon/test_stop_button.py
+	$(BIN)/python -m bench.limits $(ARGS)
+
 .PHONY: demo
 demo: $(VENV)/.run ## a tour in under a minute: allowed, denied, redacted, two-phase, watched, looked at, recorded
 	@scripts/system-packages strace

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Protocol
 import structlog
 from mitmproxy import ctx, http
 
-from addons.flow_state import EVENT_STREAM, media_type, server_name, state_of
+from addons.flow_state import EVENT_STREAM, media_type, principal, server_name, state_of
 from addons.limits import BodyOverdue, Refusal, plain_response
-from proxy.core.model import Context, Principal
+from proxy.core.model import Call, Context, Principal
+from proxy.gate.halts import covers
 from proxy.metrics.counters import ACCEPTED, CONNECTIONS
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from mitmproxy.proxy.mode_servers import ProxyConnectionHandler
     from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 
+    from proxy.core.halts import Halt
     from proxy.gate.gate import Gate
 
 log = structlog.get_logger("interlock.connections")
@@ -61,7 +63,8 @@ class ConnectionGuard:
         # one timer serves all: few bodies take long, and a timer for each would cost every call.
         self._bodies: dict[str, tuple[float, http.HTTPFlow]] = {}
         self._body_timer: asyncio.TimerHandle | None = None
-        self._in_progress: dict[str, str] = {}  # flow to client connection
+        self._in_progress: dict[str, http.HTTPFlow] = {}
+        self._streams: dict[str, http.HTTPFlow] = {}  # event streams and WebSockets, which no stop waits for
         self._idle = asyncio.Event()
         self._idle.set()
         self.stopping = False
@@ -93,8 +96,9 @@ class ConnectionGuard:
         self._counters.set(CONNECTIONS, len(_connections()) - 1)
         self._end_deadline(client)
         # A flow whose layer failed gets neither `response` nor `error`: a stop must not wait for it.
-        for flow_id in [flow_id for flow_id, owner in self._in_progress.items() if owner == client.id]:
-            self._done(flow_id)
+        for flow in [*self._in_progress.values(), *self._streams.values()]:
+            if flow.client_conn.id == client.id:
+                self._done(flow.id)
         _close_socket(client.id, client)
 
     def server_disconnected(self, data: ServerConnectionHookData) -> None:
@@ -107,7 +111,7 @@ class ConnectionGuard:
         self._bodies[flow.id] = due, flow
         if self._body_timer is None:
             self._set_body_timer(due)
-        self._in_progress[flow.id] = flow.client_conn.id
+        self._in_progress[flow.id] = flow
         self._idle.clear()
 
     def request(self, flow: http.HTTPFlow) -> None:
@@ -117,6 +121,13 @@ class ConnectionGuard:
         """Count an open event stream as done: a server holds it open for messages of its own, and a stop would wait."""
         if flow.request.method == "GET" and flow.response and media_type(flow.response) == EVENT_STREAM:
             self._done(flow.id)
+            self._streams[flow.id] = flow
+
+    def websocket_start(self, flow: http.HTTPFlow) -> None:
+        self._streams[flow.id] = flow
+
+    def websocket_end(self, flow: http.HTTPFlow) -> None:
+        self._streams.pop(flow.id, None)
 
     def response(self, flow: http.HTTPFlow) -> None:
         self._done(flow.id)
@@ -136,6 +147,15 @@ class ConnectionGuard:
     def http_refused(self, refusal: Refusal) -> None:
         context = Context(Principal(self._agent), refusal.server)
         self._gate.recorder.record_refusal("connection_refused", refusal.reason, context, status=refusal.status)
+
+    def cut(self, halt: Halt) -> None:
+        """End what is under way that a halt is about: the calls are recorded so, and their connections closed."""
+        for in_flight in self._gate.in_flight.under_way():
+            if covers(halt, in_flight.call):
+                self._gate.responses.abandon(in_flight, "halted")
+        for flow in [*self._in_progress.values(), *self._streams.values()]:
+            if covers(halt, _call_of(flow)):
+                _close_connection(flow.client_conn)
 
     def tcp_start(self, flow: Flow) -> None:
         """Kill what is not HTTP. HttpOnly chooses no such layer; this holds if it ever did."""
@@ -158,6 +178,7 @@ class ConnectionGuard:
     def _done(self, flow_id: str) -> None:
         self._bodies.pop(flow_id, None)
         self._in_progress.pop(flow_id, None)
+        self._streams.pop(flow_id, None)
         if not self._in_progress:
             self._idle.set()
 
@@ -195,6 +216,21 @@ def _end_overdue_body(flow: http.HTTPFlow) -> None:
         ctx.master.addons.get("proxyserver").inject_event(BodyOverdue(flow))
     except ValueError:
         log.debug("the connection is closed already", flow=flow.id)
+
+
+def _call_of(flow: http.HTTPFlow) -> Call:
+    """Return what a flow carries: the call in it, or else that somebody wants something of a server."""
+    router = state_of(flow).router
+    if router is not None and router.in_flight is not None:
+        return router.in_flight.call
+    return Call("", server_name(flow), principal(flow).agent)
+
+
+def _close_connection(client: Client) -> None:
+    handler = _connections().get(client.id)
+    io = handler.transports.get(client) if handler else None
+    if io is not None and io.handler is not None:
+        io.handler.cancel("halted")
 
 
 def _close_socket(client_id: str, connection: Connection) -> None:

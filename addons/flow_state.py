@@ -324,7 +324,8 @@ def denial(reason: str, subject: str, why: str = "") -> Denial:
 
 def answer_refused(flow: http.HTTPFlow, status: int, refusal: Denial) -> None:
     """Answer something that has no id to answer to."""
-    answer(flow, status, refusal_body(refusal))
+    later = {} if refusal.retry_after is None else {"Retry_After": str(refusal.retry_after)}
+    answer(flow, status, refusal_body(refusal), **later)
 
 
 def refusal_body(refusal: Denial) -> bytes:

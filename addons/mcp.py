@@ -342,6 +342,8 @@ class McpGate:
             state.held_response.give_up(self._gate.responses.abandon)
         router = state.router
         if router is not None and router.in_flight is not None:
+            # Never connected: the server got nothing of it, so it costs nothing of a limit.
+            router.in_flight.unsent = flow.server_conn.timestamp_tcp_setup is None
             self._gate.responses.abandon(router.in_flight, "upstream_error")
         elif router is not None and state.rewriter is not None:
             self._stream_ended(state.rewriter, router)

@@ -5,7 +5,8 @@ InterlockError
 ├── PolicyError            a policy cannot be used; the message has file, line and what to write
 ├── ReasonError            refused for a stable reason code (docs/reason-codes.md)
 │   ├── WireError          bytes that are not one well-formed message
-│   └── PhaseError         a proposal or a commit is refused
+│   ├── PhaseError         a proposal or a commit is refused
+│   └── LimitError         a limit of the policy has no room for a call
 ├── AuditUnavailableError  the durable log did not take an event, so nothing may be forwarded
 ├── StartError             a server's program cannot be started; `code` is the exit code that shells use
 ├── TracingError           strace is missing or may not trace; the message says what to allow
@@ -45,6 +46,9 @@ class WireError(ReasonError): ...
 
 
 class PhaseError(ReasonError): ...
+
+
+class LimitError(ReasonError): ...
 
 
 class AuditUnavailableError(InterlockError): ...

@@ -18,13 +18,14 @@ from starlette.routing import Route
 from proxy.admin_api.auth import ApiError, OperatorAuth, check_role
 from proxy.core.approvals import NextCalls, Role
 from proxy.core.proposals import State
-from proxy.errors import AuditUnavailableError, ReviewError, StoreUnavailableError
+from proxy.errors import AuditUnavailableError, ConfigError, ReviewError, StoreUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
+    from proxy.admin_api.halts import HaltControl
     from proxy.core.model import JsonObject
     from proxy.twophase.review import ProposalReview
 
@@ -45,8 +46,9 @@ _HTTP_REASONS: Final = {404: "not_found", 405: "method_not_allowed"}
 
 
 class Api:
-    def __init__(self, review: ProposalReview) -> None:
+    def __init__(self, review: ProposalReview, halts: HaltControl | None = None) -> None:
         self._review = review
+        self._halts = halts
 
     async def list(self, request: Request) -> JSONResponse:
         states = [_state(text) for text in request.query_params.getlist("state")]
@@ -71,6 +73,29 @@ class Api:
         decision, operator = await _decision(request, {"reason"}), request.state.operator
         return _answer(200, await self._review.revoke_standing(request.path_params["id"], operator, _reason(decision)))
 
+    async def list_halts(self, _: Request) -> JSONResponse:
+        return _answer(200, {"halts": list(self._control().in_force())})
+
+    async def halt(self, request: Request) -> JSONResponse:
+        asked = await _decision(request, {"reason", "agent", "server", "tool", "cut"})
+        agent, server, tool = (_optional(asked, name) for name in ("agent", "server", "tool"))
+        cut = asked.get("cut", False)
+        if not isinstance(cut, bool):
+            raise ApiError(400, "bad_request", "cut must be true or false")
+        operator = request.state.operator
+        made = await self._control().halt(operator, _reason(asked), agent=agent, server=server, tool=tool, cut=cut)
+        return _answer(200, made)
+
+    async def resume(self, request: Request) -> JSONResponse:
+        decision, operator = await _decision(request, {"reason"}), request.state.operator
+        ended = await self._control().resume(operator, _reason(decision), [request.path_params["id"]])
+        return _answer(200, ended[0])
+
+    def _control(self) -> HaltControl:
+        if self._halts is None:
+            raise ApiError(404, "not_found", "nothing can be halted here")
+        return self._halts
+
 
 def routes(api: Api) -> list[tuple[str, str, Role, Handler]]:
     """Return every route: method, path, the least role that may use it, and what it does."""
@@ -81,15 +106,18 @@ def routes(api: Api) -> list[tuple[str, str, Role, Handler]]:
         ("POST", "/proposals/{id}/reject", Role.APPROVER, api.reject),
         ("GET", "/standing", Role.VIEWER, api.list_standing),
         ("POST", "/standing/{id}/revoke", Role.APPROVER, api.revoke_standing),
+        ("GET", "/halts", Role.VIEWER, api.list_halts),
+        ("POST", "/halts", Role.APPROVER, api.halt),
+        ("POST", "/halts/{id}/resume", Role.APPROVER, api.resume),
     ]
 
 
-def make_app(review: ProposalReview, auth: OperatorAuth) -> ASGIApp:
+def make_app(review: ProposalReview, auth: OperatorAuth, halts: HaltControl | None = None) -> ASGIApp:
     """Return the application; every request passes `auth` first, and the operator's role is checked for each route."""
     app = Starlette(
         routes=[
             Route(path, _for_role(role, handler), methods=[method])
-            for method, path, role, handler in routes(Api(review))
+            for method, path, role, handler in routes(Api(review, halts))
         ],
         exception_handlers=dict.fromkeys(_HANDLED, _refuse),
     )
@@ -126,10 +154,12 @@ def _as_api_error(error: Exception) -> ApiError:
             return error
         case ReviewError():
             return ApiError(_STATUS.get(error.code, 400), error.code, str(error))
+        case ConfigError():
+            return ApiError(503, "halts_unavailable", str(error))
         case StoreUnavailableError():
             return ApiError(503, "store_unavailable", str(error))
         case AuditUnavailableError():
-            return ApiError(503, "audit_unavailable", f"{error}; the proposal is unchanged")
+            return ApiError(503, "audit_unavailable", f"{error}; nothing is changed")
         case HTTPException():
             return ApiError(error.status_code, _HTTP_REASONS.get(error.status_code, "bad_request"), error.detail)
         case ClientDisconnect():
@@ -146,6 +176,7 @@ _HANDLED: Final = (
     ReviewError,
     StoreUnavailableError,
     AuditUnavailableError,
+    ConfigError,
 )
 
 
@@ -187,6 +218,13 @@ async def _decision(request: Request, known: set[str]) -> JsonObject:
 def _reason(decision: JsonObject) -> str:
     reason: str = decision.get("reason", "")
     return _storable(reason, "the reason")
+
+
+def _optional(asked: JsonObject, name: str) -> str | None:
+    value = asked.get(name)
+    if value is not None and not isinstance(value, str):
+        raise ApiError(400, "bad_request", f"{name} must be text")
+    return None if value is None else _storable(value, name)
 
 
 def _next_calls(value: Any) -> NextCalls | None:

@@ -23,13 +23,44 @@ if TYPE_CHECKING:
 TIMEOUT: Final = 30.0
 
 
-class RemoteReview:
-    """ProposalReview over the admin API. A refusal raises ReviewError with the API's code and message."""
+class AdminClient:
+    """Speaks to the admin API. A refusal raises ReviewError with the API's code and message."""
+
+    check_with = "interlock proposals show"  # says whether something whose answer was lost was done
 
     def __init__(self, path: Path, token: str, timeout: float = TIMEOUT) -> None:
         self._path = path
         self._token = token
         self._timeout = timeout
+
+    async def _request(self, method: str, path: str, body: JsonObject | None = None) -> JsonObject:
+        # Before the request is built: a line break in a token would start a header of its own.
+        if not (self._token.isascii() and self._token.isprintable()):
+            raise ReviewError("operator_auth", "the operator's token contains characters that no token has")
+        status, answer = await asyncio.to_thread(self._exchange, method, path, body)
+        if status == 200 and isinstance(answer, dict):
+            return answer
+        error = answer.get("error") if isinstance(answer, dict) else None
+        if not isinstance(error, dict):
+            raise ReviewError("bad_answer", f"the proxy answered {status} with an unknown body")
+        raise ReviewError(str(error.get("reason")), str(error.get("message")))
+
+    def _exchange(self, method: str, path: str, body: JsonObject | None) -> tuple[int, Any]:
+        connection = _UnixConnection(self._path, self._timeout)
+        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
+        try:
+            connection.request(method, path, None if body is None else json.dumps(body), headers)
+            response = connection.getresponse()
+            return response.status, _parse(response.read())
+        except (OSError, http.client.HTTPException) as error:
+            what = f"; check with `{self.check_with}` whether it was done" if method == "POST" else ""
+            raise ReviewError("no_answer", f"the proxy does not answer at {self._path} ({error}){what}") from error
+        finally:
+            connection.close()
+
+
+class RemoteReview(AdminClient):
+    """ProposalReview over the admin API."""
 
     async def list(self, states: Sequence[State], limit: int) -> list[JsonObject]:
         query = urlencode([*(("state", str(state)) for state in states), ("limit", str(limit))])
@@ -57,30 +88,26 @@ class RemoteReview:
     async def revoke_standing(self, standing_id: str, reason: str) -> JsonObject:
         return await self._request("POST", f"{_path_of(standing_id, 'standing')}/revoke", {"reason": reason})
 
-    async def _request(self, method: str, path: str, body: JsonObject | None = None) -> JsonObject:
-        # Before the request is built: a line break in a token would start a header of its own.
-        if not (self._token.isascii() and self._token.isprintable()):
-            raise ReviewError("operator_auth", "the operator's token contains characters that no token has")
-        status, answer = await asyncio.to_thread(self._exchange, method, path, body)
-        if status == 200 and isinstance(answer, dict):
-            return answer
-        error = answer.get("error") if isinstance(answer, dict) else None
-        if not isinstance(error, dict):
-            raise ReviewError("bad_answer", f"the proxy answered {status} with an unknown body")
-        raise ReviewError(str(error.get("reason")), str(error.get("message")))
 
-    def _exchange(self, method: str, path: str, body: JsonObject | None) -> tuple[int, Any]:
-        connection = _UnixConnection(self._path, self._timeout)
-        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
-        try:
-            connection.request(method, path, None if body is None else json.dumps(body), headers)
-            response = connection.getresponse()
-            return response.status, _parse(response.read())
-        except (OSError, http.client.HTTPException) as error:
-            what = "; check with `interlock proposals show` whether it was decided" if method == "POST" else ""
-            raise ReviewError("no_answer", f"the proxy does not answer at {self._path} ({error}){what}") from error
-        finally:
-            connection.close()
+class RemoteHalts(AdminClient):
+    """HaltControl over the admin API."""
+
+    check_with = "interlock halts"
+
+    async def in_force(self) -> Sequence[JsonObject]:
+        answer = await self._request("GET", "/halts")
+        found: Sequence[JsonObject] = answer["halts"]
+        return found
+
+    async def halt(
+        self, reason: str, *, agent: str | None, server: str | None, tool: str | None, cut: bool
+    ) -> JsonObject:
+        scope = {"agent": agent, "server": server, "tool": tool}
+        named = {name: value for name, value in scope.items() if value is not None}
+        return await self._request("POST", "/halts", {"reason": reason, "cut": cut, **named})
+
+    async def resume(self, reason: str, halt_ids: Sequence[str]) -> Sequence[JsonObject]:
+        return [await self._request("POST", f"{_path_of(one, 'halts')}/resume", {"reason": reason}) for one in halt_ids]
 
 
 class _UnixConnection(http.client.HTTPConnection):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     import uvicorn
 
+    from proxy.admin_api.halts import HaltControl
     from proxy.core.interfaces import EventSink
     from proxy.identity.token_file import OperatorTokens
     from proxy.twophase.review import ProposalReview
@@ -39,8 +40,10 @@ class AdminApiServer:
         state_dir: Path,
         listen: tuple[str, int] | None = None,
         listeners: Listeners | None = None,
+        halts: HaltControl | None = None,
     ) -> None:
         """Prepare to serve; with `listeners`, on sockets that other workers serve too and the supervisor closes."""
+        self._halts = halts
         self._review = review
         self._tokens = tokens
         self._sink = sink
@@ -63,8 +66,11 @@ class AdminApiServer:
         # A server per listener: a crowd of connections on TCP does not keep operators from the unix socket.
         if listeners.tcp is not None:
             name = ListenerName(listeners.host, listeners.addresses[0][1])
-            self._served.append(_LazyServer(listeners.tcp, self._review, OperatorAuth(self._tokens, self._sink, name)))
-        self._served.append(_LazyServer(listeners.unix, self._review, OperatorAuth(self._tokens, self._sink)))
+            self._served.append(self._serve(listeners.tcp, OperatorAuth(self._tokens, self._sink, name)))
+        self._served.append(self._serve(listeners.unix, OperatorAuth(self._tokens, self._sink)))
+
+    def _serve(self, sock: socket.socket, auth: OperatorAuth) -> _LazyServer:
+        return _LazyServer(sock, self._review, auth, self._halts)
 
     async def stop(self) -> None:
         """Stop listening, and give requests in flight a moment to finish."""
@@ -78,12 +84,16 @@ class AdminApiServer:
 class _LazyServer:
     """Serves a socket from its first connection on: most workers never need uvicorn and starlette, which are large."""
 
-    def __init__(self, sock: socket.socket, review: ProposalReview, auth: OperatorAuth) -> None:
+    def __init__(
+        self, sock: socket.socket, review: ProposalReview, auth: OperatorAuth, halts: HaltControl | None
+    ) -> None:
         self._server: uvicorn.Server | None = None
-        self.task = asyncio.create_task(self._run(sock, review, auth))
+        self.task = asyncio.create_task(self._run(sock, review, auth, halts))
         self.task.add_done_callback(_ended)
 
-    async def _run(self, sock: socket.socket, review: ProposalReview, auth: OperatorAuth) -> None:
+    async def _run(
+        self, sock: socket.socket, review: ProposalReview, auth: OperatorAuth, halts: HaltControl | None
+    ) -> None:
         loop, connected = asyncio.get_running_loop(), asyncio.Event()
         loop.add_reader(sock, connected.set)
         try:
@@ -91,7 +101,7 @@ class _LazyServer:
         finally:
             loop.remove_reader(sock)
         serving = await asyncio.to_thread(importlib.import_module, "proxy.admin_api.uvicorn_server")
-        self._server = serving.make_server(review, auth)
+        self._server = serving.make_server(review, auth, halts)
         await self._server.serve([sock])
 
     def stop(self) -> None:

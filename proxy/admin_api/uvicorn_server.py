@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from proxy.admin_api.auth import OperatorAuth
+    from proxy.admin_api.halts import HaltControl
     from proxy.twophase.review import ProposalReview
 
 MAX_CONNECTIONS: Final = 32
@@ -42,9 +43,9 @@ class _Brief(H11Protocol):
         super().connection_lost(exc)
 
 
-def make_server(review: ProposalReview, auth: OperatorAuth) -> uvicorn.Server:
+def make_server(review: ProposalReview, auth: OperatorAuth, halts: HaltControl | None = None) -> uvicorn.Server:
     return bounded_server(
-        make_app(review, auth),
+        make_app(review, auth, halts),
         _Brief,
         connections=MAX_CONNECTIONS,
         keep_alive=KEEP_ALIVE_SECONDS,

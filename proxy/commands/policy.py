@@ -35,7 +35,7 @@ from proxy.errors import PolicyError
 from proxy.policy.detector_rules import lint_detectors
 from proxy.policy.explain import ConditionTrace, Explanation
 from proxy.policy.explain import explain as explain_call
-from proxy.policy.lint import lint, lint_egress
+from proxy.policy.lint import lint, lint_egress, lint_limits
 from proxy.policy.load import PolicyFileError, PolicySource, compile_sources, load_policy, load_sources
 from proxy.policy.replay import recorded_call
 from proxy.policy.rule_tests import Coverage, TestResult, coverage, run_policy_tests, run_tests
@@ -102,7 +102,10 @@ def check(path: PolicyPath = None, *, as_json: AsJson = False, strict: bool = Fa
             words = f"{remark['rule']} {remark['message']}".strip()
             typer.echo(f"{remark['at']}: {remark['kind']}: {words}")
         _echo_coverage(sources)
-        typer.echo(f"{count(rules, 'rule')} in {count(len(sources), 'file')}, default {policy.default}: no errors")
+        limits = len(policy.limits.compiled)
+        also = f" and {count(limits, 'limit')}" if limits else ""
+        counted = f"{count(rules, 'rule')}{also} in {count(len(sources), 'file')}"
+        typer.echo(f"{counted}, default {policy.default}: no errors")
     # Remarks are guesses: by default they must not break a pipeline.
     raise typer.Exit(1 if failed else 0)
 
@@ -125,7 +128,10 @@ def _remarks(sources: tuple[PolicySource, ...], policy: CompiledPolicy) -> list[
             positions[rule.id] = _position(source, "rules", position)
         for position, judged in enumerate(source.content.egress.rules if source.content.egress else ()):
             positions[judged.id] = _position(source, "egress", "rules", position)
-    on_rules = (*lint(rules, policy.default), *lint_egress(policy.egress.section))
+        for position, limit in enumerate(source.content.limits):
+            positions[limit.id] = _position(source, "limits", position)
+    limits = [limit for source in sources for limit in source.content.limits]
+    on_rules = (*lint(rules, policy.default), *lint_limits(limits), *lint_egress(policy.egress.section))
     return [
         *({"at": positions[r.rule], "rule": r.rule, "kind": r.kind, "message": r.message} for r in on_rules),
         *(
@@ -148,9 +154,10 @@ def run(path: PolicyPath = None, *, as_json: AsJson = False) -> None:
     egress: list[EgressRule] = [
         rule for source in sources if source.content.egress for rule in source.content.egress.rules
     ]
+    limits = [limit for source in sources for limit in source.content.limits]
     tests = [test for source in sources for test in source.content.tests]
-    results = (*run_tests(rules, egress), *run_policy_tests(compile_sources(sources), tests))
-    covered = coverage([*rules, *egress], results)
+    results = (*run_tests(rules, egress, limits), *run_policy_tests(compile_sources(sources), tests))
+    covered = coverage([*rules, *egress, *limits], results)
     failed = [result for result in results if not result.passed]
     if as_json:
         shown = [
@@ -248,6 +255,8 @@ def _show_explanation(explanation: Explanation) -> None:
         branch = tree.add(_plain(f"{trace.rule} ({trace.action}, {trace.mode}) {mark}: {trace.why}"))
         if trace.condition is not None:
             _show_step(branch, trace.condition)
+    for cost in explanation.costs:
+        tree.add(_plain(f"{cost.limit} ({cost.action}, {cost.mode}) counts it: {cost.says}"))
     for rule, why in explanation.passed_over:
         tree.add(_plain(f"{rule} passed over, {why}"))
     stdout_console().print(tree)

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlencode
 
 from proxy.audit.event import Filter
 from proxy.console.agent_sessions import NO_NAME, agents, sessions
 from proxy.console.charts import stacked_columns
-from proxy.console.context import NavEntry, view
+from proxy.console.context import NavEntry, action, view
+from proxy.console.login_page import see_other
 from proxy.console.overview_page import SAMPLE, SPANS, read_span
 from proxy.console.security import RefusedError
+from proxy.core.approvals import Role
 from proxy.errors import ConfigError
 from proxy.identity.token_file import AgentTokens
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from starlette.requests import Request
     from starlette.responses import Response
     from starlette.routing import Route
@@ -25,6 +31,12 @@ DEFAULT: Final = "24h"
 MAX_CALLS: Final = 200
 MAX_AGENTS: Final = 200
 MAX_NAME: Final = 200
+_GLOB: Final = re.compile(r"([*?\[])")
+
+
+def literal(name: str) -> str:
+    """Return the glob that fits one name and no other: agents choose their names, stars included."""
+    return _GLOB.sub(r"[\1]", name)
 
 
 class AgentsPage:
@@ -35,7 +47,12 @@ class AgentsPage:
 
     def routes(self) -> list[Route]:
         # By a query: a name may hold slashes, and whatever else an agent chose.
-        return [view("/agents", self.list), view("/agents/one", self.show)]
+        return [
+            view("/agents", self.list),
+            view("/agents/one", self.show),
+            action("/agents/halt", self.halt, Role.APPROVER),
+            action("/agents/resume", self.resume, Role.APPROVER),
+        ]
 
     async def list(self, request: Request) -> Response:
         chosen = read_span(request, DEFAULT)
@@ -74,8 +91,22 @@ class AgentsPage:
             "limit": MAX_CALLS,
             "has_token": name in self._known(),
             "no_name": NO_NAME,
+            "halts": [halt for halt in self._console.halts.in_force() if halt["agent"] in (None, name, literal(name))],
         }
         return self._console.renderer.page(request, "agent.html", values)
+
+    async def halt(self, request: Request, form: Mapping[str, str]) -> Response:
+        name, me = form.get("name", ""), request.state.me
+        if not name or len(name) > MAX_NAME:
+            raise RefusedError(404, "not_found", "There is no agent of this name.")
+        cut = form.get("cut") == "yes"
+        await self._console.halts.halt(me.person, form.get("reason", ""), agent=literal(name), cut=cut)
+        return see_other(f"/agents/one?{urlencode({'name': name})}")
+
+    async def resume(self, request: Request, form: Mapping[str, str]) -> Response:
+        me = request.state.me
+        await self._console.halts.resume(me.person, form.get("reason", ""), [form.get("halt", "")])
+        return see_other(f"/agents/one?{urlencode({'name': form.get('name', '')})}")
 
     def _known(self) -> frozenset[str]:
         """Return the agents that have a token; none where the file cannot be read, which the proxy says elsewhere."""

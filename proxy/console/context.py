@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
+    from proxy.admin_api.halts import HaltControl
     from proxy.config import Settings
     from proxy.console.door import Door
     from proxy.console.links import OneTimeLinks
@@ -49,6 +50,7 @@ class Console:
     feed: LiveFeed
     renderer: Renderer
     review: ProposalReview
+    halts: HaltControl
     policy: LivePolicy
     policy_path: Path
     sink: EventSink

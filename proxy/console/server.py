@@ -12,6 +12,7 @@ import structlog
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from proxy.admin_api.auth import ListenerName
+from proxy.admin_api.halts import HaltControl
 from proxy.admin_api.uvicorn_server import bounded_server
 from proxy.audit.live_tail import LiveTail
 from proxy.audit.local_log_files import RunLog
@@ -32,6 +33,8 @@ from proxy.console.security import Site
 from proxy.console.sessions import Sessions
 from proxy.console.trail import Trail
 from proxy.identity.token_file import OperatorTokens
+from proxy.store.halt_file import HaltFile
+from proxy.store.halt_store import Halts
 from proxy.store.open_store import open_store
 from proxy.twophase.review import ProposalReview
 
@@ -138,6 +141,7 @@ def build(
         feed=feed,
         renderer=Renderer(assets),
         review=review,
+        halts=HaltControl(Halts(store.database), HaltFile(settings.state_dir), sink, origin="console"),
         policy=policy,
         policy_path=settings.policy,
         sink=sink,

@@ -38,6 +38,10 @@ class Policy(Protocol):
         """Decide `call`; a value that cannot be judged is a deny with its own reason."""
         ...
 
+    def decide_beyond(self, call: Call, used: Mapping[str, int]) -> Decision:
+        """Decide a call that these limits have no room for, by what is used of each."""
+        ...
+
     def could_allow(self, call: Call) -> bool:
         """Return whether there may be arguments with which a call of the tool is not denied."""
         ...

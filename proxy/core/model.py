@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, dataclass_transform
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    from proxy.core.limits import Charge
     from proxy.core.proposals import RunningCommit, Terms
 
 type Json = bool | int | float | str | list[Json] | dict[str, Json] | None
@@ -218,6 +219,8 @@ class Decision:
     policy_version: str = ""
     terms: Terms | None = None
     """Of a two_phase: on what terms."""
+    charges: tuple[Charge, ...] = ()
+    """What the call costs of which budgets, where limits apply to it."""
 
 
 @frozen()
@@ -250,10 +253,18 @@ class Denial:
     audit_id: str | None = None
     retryable: bool = False
     respond: Respond = "result"
+    retry_after: int | None = None
+    """In how many seconds it may be tried again, where that is known."""
 
     def data(self) -> JsonObject:
         """Return the machine-readable form, which is put in `_meta` or in an error's `data`."""
-        return {"reason": self.reason, "rule": self.rule, "audit_id": self.audit_id, "retryable": self.retryable}
+        said: JsonObject = {
+            "reason": self.reason,
+            "rule": self.rule,
+            "audit_id": self.audit_id,
+            "retryable": self.retryable,
+        }
+        return said if self.retry_after is None else {**said, "retry_after": self.retry_after}
 
 
 SCHEMA_VERSION = 1
@@ -334,6 +345,10 @@ class InFlightCall:
     """Whether part of a secret was passed on before the rest of it was found."""
     shared: bool = False
     """Whether other workers know of it, and any of them may end it."""
+    charges: tuple[Charge, ...] = ()
+    """What it was charged of budgets."""
+    unsent: bool = False
+    """Whether it is certain that the server got nothing of it."""
 
 
 @frozen()

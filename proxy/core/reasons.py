@@ -34,6 +34,18 @@ REASONS: dict[str, Reason] = {
         Reason("secret_found", "It contains a secret that policy does not allow there.", "Leave the secret out."),
         Reason("content_denied", "It carries something that policy does not allow there.", _POLICY),
         Reason(
+            "limit_exceeded",
+            "A limit of the policy has no room for it.",
+            "Do not repeat it before `retry_after` seconds have passed; without that, waiting does not help.",
+            retryable=True,
+        ),
+        Reason(
+            "limit_amount",
+            "A limit adds up an argument that is missing, or is not a plain amount of zero or more.",
+            "Send the amount as a plain decimal number.",
+        ),
+        Reason("halted", "An operator has halted it.", "Stop, and tell the user. Do not go on in another way."),
+        Reason(
             "two_phase_required",
             "Policy allows this tool only in two steps: a proposal, then a commit.",
             "Propose it first.",
@@ -72,7 +84,7 @@ REASONS: dict[str, Reason] = {
         ),
         Reason(
             "store_unavailable",
-            "The store of proposals does not answer, and nothing is committed without it.",
+            "The store does not answer, and what has to be counted or approved there is not made without it.",
             "Try again later.",
             retryable=True,
         ),

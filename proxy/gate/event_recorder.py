@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from proxy.core.interfaces import EventSink, Redactor
+    from proxy.core.limits import Exceeded
     from proxy.gate.gate import ReaderThreads
     from proxy.gate.outbound_scan import Carried
     from proxy.gate.refusal import CallState
@@ -320,7 +321,17 @@ def _detail(state: CallState) -> JsonObject:
         detail["annotations"] = state.call.hints.data()
     if (trace := trace_parent(state)) is not None:
         detail["traceparent"] = trace
+    if state.limits:
+        detail["limits"] = [_beyond(one) for one in state.limits]
+    if state.halted is not None:
+        detail["halt_id"] = state.halted
     return detail
+
+
+def _beyond(one: Exceeded) -> JsonObject:
+    # As text: amounts have more digits than the numbers of JSON.
+    charge = one.charge
+    return {"limit": charge.limit, "kind": charge.kind, "used": str(one.used), "max": str(charge.most)}
 
 
 def trace_parent(state: CallState) -> str | None:

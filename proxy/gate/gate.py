@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING
 
 from proxy.gate.credential_owners import CredentialOwners
 from proxy.gate.event_recorder import EventRecorder
+from proxy.gate.halts import ActiveHalts
 from proxy.gate.in_flight import InFlightCalls
 from proxy.gate.issued_names import IssuedNames
+from proxy.gate.limits import CallLimits
 from proxy.gate.mcp_endpoints import McpEndpoints
 from proxy.gate.outbound_scan import OutboundScanner
 from proxy.gate.plain_request import PlainRequests
@@ -69,6 +71,8 @@ class GateParts:
     issued: IssuedNames
     seal_key: bytes  # seals what travels by way of the other side; the same in all workers of a proxy
     endpoints: McpEndpoints
+    limits: CallLimits
+    halts: ActiveHalts
 
 
 class Gate:
@@ -87,6 +91,8 @@ class Gate:
         shared_calls: SharedCalls | None = None,
         seal_key: bytes | None = None,
         mcp_endpoints: Sequence[str] = (),
+        limits: CallLimits | None = None,
+        halts: ActiveHalts | None = None,
     ) -> None:
         # How long a call took is measured by a clock that never jumps; the wall clock may be set back meanwhile.
         timer = time.monotonic if clock is time.time else clock
@@ -107,10 +113,13 @@ class Gate:
             issued=IssuedNames(shared_calls),
             seal_key=seal_key,
             endpoints=self.endpoints,
+            limits=limits or CallLimits(None),
+            halts=halts if halts is not None else ActiveHalts(),
         )
+        self.limits, self.halts = parts.limits, parts.halts
         owners = CredentialOwners(seal_key, shared_calls)
         scanner = OutboundScanner(redactor, body_limit, owners)
-        self.plain_requests = PlainRequests(scanner, self.recorder, partial(_judge_host, policy))
+        self.plain_requests = PlainRequests(scanner, self.recorder, parts.halts, partial(_judge_host, policy))
         self.responses = ResponseGate(parts)
         self.requests = RequestGate(parts, self.plain_requests, body_limit, self.responses.abandon)
 

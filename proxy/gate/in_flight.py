@@ -94,6 +94,7 @@ class InFlightCalls:
             state.started,
             now,
             commit=state.commit,
+            charges=state.charges,
         )
         if message.kind is not Kind.REQUEST:
             return in_flight, ()
@@ -183,19 +184,24 @@ class InFlightCalls:
             log.warning("a call may be recorded as ended twice", call_id=in_flight.call_id, error=str(error))
             return True
 
-    def catch_up(self) -> None:
-        """Drop calls that other workers saw the answers of."""
+    def under_way(self) -> list[InFlightCall]:
+        """Return every call of this process that is under way."""
+        return list(self._open.values())
+
+    def catch_up(self) -> list[InFlightCall]:
+        """Drop calls that other workers saw the answers of; return them."""
         shared = [in_flight for in_flight in self._open.values() if in_flight.shared]
         if self._shared_calls is None or not shared:
-            return
+            return []
         try:
             ended = self._shared_calls.ended(in_flight.call_id for in_flight in shared)
         except SharedCallsUnavailableError as error:
             log.warning("calls that other workers have ended are unknown", error=str(error))
-            return
-        for in_flight in shared:
-            if in_flight.call_id in ended:
-                self._forget(in_flight)
+            return []
+        gone = [in_flight for in_flight in shared if in_flight.call_id in ended]
+        for in_flight in gone:
+            self._forget(in_flight)
+        return gone
 
     def _forget(self, in_flight: InFlightCall) -> None:
         in_flight.closed = True

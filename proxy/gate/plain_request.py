@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from proxy.core import reasons
 from proxy.core.model import Context, Denial, EgressRequest, Outcome, Pass, Reject, Verdict
-from proxy.gate.refusal import carried_denial, egress_denial, egress_reason, may_leave
+from proxy.gate.halts import why_halted
+from proxy.gate.refusal import carried_denial, egress_denial, egress_reason, may_leave, sendable
 from proxy.policy.hosts import read_url
 
 if TYPE_CHECKING:
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
     from proxy.core.model import Decision
     from proxy.gate.event_recorder import EventRecorder
+    from proxy.gate.halts import ActiveHalts
     from proxy.gate.outbound_scan import Carried, OutboundScanner, UploadWatch
     from proxy.wire.mcp import Headers
 
@@ -29,14 +32,18 @@ class PlainRequests:
         self,
         scanner: OutboundScanner,
         recorder: EventRecorder,
+        halts: ActiveHalts,
         judge: Callable[[EgressRequest], Decision | None] = lambda _: None,
     ) -> None:
         self.scanner = scanner
         self._recorder = recorder
+        self._halts = halts
         self._judge = judge
 
     def decide(self, context: Context, carried: Carried | None) -> Verdict:
         """Return whether a request may go where it wants to, carrying what was found in it."""
+        if (halted := self.refuse_halted(context)) is not None:
+            return Reject(halted, 403)
         if not may_leave(context):
             return Reject(self.refuse_egress("request_refused", context), 403)
         if (denial := self.report(context, carried)) is not None:
@@ -47,6 +54,8 @@ class PlainRequests:
 
     def watch_upload(self, context: Context, headers: Headers, limit: int) -> UploadWatch | Denial | None:
         """Return what scans a body that streams, a refusal by its head, or None where no rule asks for either."""
+        if (halted := self.refuse_halted(context)) is not None:
+            return halted
         denial = self.report(context, self.scanner.look(context, headers, b""))
         return denial or self.scanner.watch(context, headers, limit)
 
@@ -58,6 +67,15 @@ class PlainRequests:
         log.warning(kind, reason=carried.reason, agent=context.principal.agent, server=context.server)
         audit_id = self._recorder.record_event(kind, carried.reason, context, decision, carried=carried)
         return carried_denial(carried, context.server, audit_id) if carried.refused else None
+
+    def refuse_halted(self, context: Context) -> Denial | None:
+        """Record and return the refusal of a request that is halted; None where it is not."""
+        halt = self._halts.find_plain(context) if self._halts.active else None
+        if halt is None:
+            return None
+        audit_id = self._recorder.record_refusal("request_refused", "halted", context, halt_id=halt.halt_id)
+        text = reasons.explain("halted", f"a request to {context.server}", why_halted(halt))
+        return Denial("halted", sendable(f"{text} Audit id: {audit_id}."), audit_id=audit_id)
 
     def refuse_egress(self, kind: str, context: Context) -> Denial:
         """Record that something may not go where `context` says, and return the refusal."""

@@ -25,6 +25,9 @@ from proxy.wire.body import MessageBatch, ParsedBody
 from proxy.wire.jsonrpc import is_id
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from proxy.core.limits import Charge, Exceeded
     from proxy.core.proposals import RunningCommit
     from proxy.gate.outbound_scan import Carried
 
@@ -54,6 +57,10 @@ class CallState:
     task_id: str | None = None  # the task of the proxy's own whose result was asked for
     commit: RunningCommit | None = None
     recorded_reason: str | None = None  # what the event gives as its reason, in place of the decision's
+    charges: tuple[Charge, ...] = ()  # what the call was charged of limits
+    limits: Sequence[Exceeded] = ()  # the limits that it went, or would go, beyond
+    retry_after: int | None = None  # in how many seconds there is room for it again
+    halted: str | None = None  # the halt that refuses it
 
     @property
     def method(self) -> str | None:
@@ -86,12 +93,17 @@ class CallState:
             why = why if why.endswith(".") else why + "."
         return Denial(
             reason=reason,
-            text=sendable(f"{reasons.explain(reason, self.subject, why)} Audit id: {self.call_id}."),
+            text=sendable(f"{reasons.explain(reason, self.subject, why)}{self._when()} Audit id: {self.call_id}."),
             rule=rule,
             audit_id=self.call_id,
-            retryable=reasons.REASONS[reason].retryable,
+            retryable=reasons.REASONS[reason].retryable
+            and (reason != "limit_exceeded" or self.retry_after is not None),
             respond=decision.respond if decision else "result",
+            retry_after=self.retry_after,
         )
+
+    def _when(self) -> str:
+        return f" There is room for it again in {self.retry_after} s." if self.retry_after is not None else ""
 
 
 def refused_verdict(state: CallState, denial: Denial) -> Verdict:

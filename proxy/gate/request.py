@@ -31,8 +31,9 @@ from proxy.core.model import (
     ToolCall,
     Verdict,
 )
-from proxy.errors import AuditUnavailableError, PhaseError, StoreUnavailableError, WireError
+from proxy.errors import AuditUnavailableError, LimitError, PhaseError, StoreUnavailableError, WireError
 from proxy.gate.argument_masking import ArgumentMasking
+from proxy.gate.halts import why_halted
 from proxy.gate.hold import without_our_answers
 from proxy.gate.refusal import CallState, carried_why, egress_reason, egress_why, refused_verdict, sentence
 from proxy.gate.server_messages import ServerMessages, refused_response
@@ -98,6 +99,8 @@ class RequestGate:
         self._key = parts.seal_key
         self._messages = ServerMessages(parts)
         self._endpoints = parts.endpoints
+        self._limits = parts.limits
+        self._halts = parts.halts
         self._plain_requests = plain_requests
         self._body_limit = body_limit
         self._end_call = end_call
@@ -170,6 +173,8 @@ class RequestGate:
             return await self._decide(reading, head, state)
         except PhaseError as error:
             return await self._refuse(state, error.reason, why=sentence(error.detail))
+        except LimitError as error:
+            return await self._refuse(state, error.reason)
         except StoreUnavailableError as error:
             log.warning("refusing without the store", call_id=state.call_id, error=str(error))
             return await self._refuse(state, "store_unavailable")
@@ -217,8 +222,13 @@ class RequestGate:
             return await self._forward(refusal, {}, None, state)
         if reading.message.method in TASK_CALLS and self._two_phase is not None and is_own_task(reading.message):
             return await self._decide_task(self._two_phase, reading.message, head, state)
+        return await self._decide_call(reading, head, state)
+
+    async def _decide_call(self, reading: SingleMessage, head: RequestHead, state: CallState) -> Verdict:
         phase_call = self._read_phase(reading.message, state)
         message = phase_call.message if phase_call is not None else reading.message
+        if (refusal_of_halt := self._halted(state)) is not None:
+            return await self._refuse(state, "halted", refusal_of_halt)
         # This uses nothing up. The token is consumed only when all else has passed, so a refused call costs none.
         checked = await self._check_commit(phase_call, state)
         found = state.findings
@@ -228,6 +238,10 @@ class RequestGate:
             refused, masked = await self._threads.run(state.size, self._weigh, message, state)
         if refused is not None:
             return await self._refuse(state, *refused)
+        if state.decision is not None and state.decision.charges:
+            await self._limits.look(state, self._policy())
+            if phase_call is None and (refused := self._wants_proposal(state)) is not None:
+                return await self._refuse(state, *refused)
         if phase_call is None and state.decision is not None and state.decision.outcome is Outcome.TWO_PHASE:
             return Held(partial(self._hold, reading, head, state, found), message.id)
         if phase_call is not None and checked is None:
@@ -246,6 +260,8 @@ class RequestGate:
             return await self._refuse(state, "header_mismatch", "Its headers would name another call.")
         reading, found = SingleMessage(asked), state.findings
         state.call = as_call(asked, state.context)
+        if (why := self._halted(state)) is not None:
+            return await self._refuse(state, "halted", why)
         refused, _ = await self._threads.run(state.size, self._weigh, asked, state)
         if refused is not None:
             return await self._refuse(state, *refused)
@@ -265,12 +281,36 @@ class RequestGate:
             mirrored = mirrored_headers(message, masked, head) if masked is not reading.message else {}
         except WireError as error:
             return await self._refuse(state, error.reason, why=sentence(error.detail))
-        if checked is not None:
-            assert self._two_phase is not None
-            await self._two_phase.commit(checked, state, self._recorder)
+        # Again: people may have taken long to approve it.
+        if (refusal_of_halt := self._halted(state)) is not None:
+            return await self._refuse(state, "halted", refusal_of_halt)
         # The bytes that reading made known are those of the message as it came: of no use once it was changed.
         encoded = reading.encoded if masked is reading.message else None
-        return await self._forward(masked, mirrored, encoded, state)
+        verdict: Verdict | None = None
+        try:
+            await self._limits.reserve(state, self._policy(), approved=checked is not None)
+            if checked is not None:
+                assert self._two_phase is not None
+                await self._two_phase.commit(checked, state, self._recorder)
+            verdict = await self._forward(masked, mirrored, encoded, state)
+        finally:
+            if state.charges and not isinstance(verdict, Forward):
+                self._limits.give_back(state.call_id, state.charges)
+        return verdict
+
+    def _halted(self, state: CallState) -> str | None:
+        """Return why the call is halted, if it is."""
+        if not self._halts.active or state.call is None or (halt := self._halts.find(state.call)) is None:
+            return None
+        state.halted = halt.halt_id
+        return why_halted(halt)
+
+    def _wants_proposal(self, state: CallState) -> tuple[str, str] | None:
+        """Return the refusal of a direct call that only a commit may make."""
+        decision = state.decision
+        if decision is None or decision.outcome is not Outcome.TWO_PHASE or self._is_held(decision):
+            return None
+        return "two_phase_required", self._two_phase.how_to_propose(state) if self._two_phase else ""
 
     def _carried_refusal(self, message: Message) -> Message | None:
         """Return the refusal of a server's request that a client's answer to our `ping` brings back, if it does."""
@@ -292,6 +332,8 @@ class RequestGate:
             return await self._wait_and_forward(reading, head, state, found, link)
         except PhaseError as error:
             return await self._refuse(state, error.reason, why=sentence(error.detail))
+        except LimitError as error:
+            return await self._refuse(state, error.reason)
         except StoreUnavailableError as error:
             log.warning("refusing without the store", call_id=state.call_id, error=str(error))
             return await self._refuse(state, "store_unavailable")
@@ -345,6 +387,8 @@ class RequestGate:
                 self._two_phase.held.cancel(state.context, message.params.get("requestId"))
             await self._recorder.decided(state, quietly=quietly)
             in_flight, surplus = self._in_flight.begin(message, state, self._timer())
+            if in_flight.charges and message.kind is not Kind.REQUEST:
+                self._limits.ended(in_flight)  # nothing will tell when it ends
             for oldest in surplus:
                 self._end_call(oldest, "unknown")
             return Forward(message, in_flight, mirrored, encoded, state.size)
@@ -384,9 +428,7 @@ class RequestGate:
         if objection is not None:
             state.decision = replace(decision, outcome=Outcome.DENY, reason=objection.reason, rule=None)
             return objection.reason, objection.why
-        if decision.outcome is Outcome.TWO_PHASE and state.phase in (None, HOLD) and not self._is_held(decision):
-            return "two_phase_required", self._two_phase.how_to_propose(state) if self._two_phase else ""
-        return None
+        return self._wants_proposal(state) if state.phase in (None, HOLD) else None
 
     def _refused_input(self, policy: Policy, call: Call, state: CallState) -> Decision | None:
         """Return the decision that refuses an answer to the server inside the request, if one does."""

@@ -40,6 +40,7 @@ class ResponseGate:
         self._timer = parts.timer
         self._catalog = parts.catalog
         self._two_phase = parts.two_phase
+        self._limits = parts.limits
         self._issued = parts.issued
         self._messages = ServerMessages(parts)
         self._endpoints = parts.endpoints
@@ -234,6 +235,9 @@ class ResponseGate:
         delivered: bytes | None = None,
         findings: tuple[Finding, ...] = (),
     ) -> None:
+        # First: another worker may have seen the end, and only this one knows what the call was charged.
+        if in_flight.charges:
+            self._limits.ended(in_flight)
         if not self._in_flight.end(in_flight):
             return
         self._recorder.completed(

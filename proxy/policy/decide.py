@@ -18,13 +18,16 @@ from proxy.policy.egress import CompiledEgress
 from proxy.policy.eval_context import EvalContext
 from proxy.policy.globs import is_glob
 from proxy.policy.home import UNKNOWN_HOMES
+from proxy.policy.limits import CompiledLimits
 from proxy.policy.rule_index import RuleIndex
-from proxy.policy.rules import AllowRule, DenyRule, EgressPolicy, RedactRule, Rule, TwoPhaseRule
+from proxy.policy.rules import AllowRule, DenyRule, EgressPolicy, Limit, RedactRule, Rule, TwoPhaseRule
 from proxy.policy.text import fold
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
+
+    from proxy.core.limits import Charge
 
 
 DENIED: Final = "policy_denied"
@@ -102,9 +105,11 @@ class CompiledPolicy:
         detectors: Iterable[Mapping[str, Any]] = (),
         suppressions: Iterable[Suppression] = (),
         homes: Iterable[str] = (),
+        limits: Iterable[Limit] = (),
     ) -> None:
         self.version = version
         self.files: tuple[Path, ...] = ()
+        self.limits = CompiledLimits(limits, name_variants)
         self.pins = pins or PinRules()
         self.egress = egress or CompiledEgress(EgressPolicy(), version=version)
         self.default = default
@@ -127,11 +132,36 @@ class CompiledPolicy:
         """Decide `call`; a value that cannot be judged is a deny with its own reason."""
         try:
             plan, otherwise = self._plan_for(call)
-            hits = plan.evaluate(self.context_of(call))
-            return otherwise if hits is None else self.conclude(call, hits)
+            context = self.context_of(call)
+            hits = plan.evaluate(context)
+            decision = otherwise if hits is None else self.conclude(call, hits)
+            # A denied call costs nothing. Most policies have no limits, and most calls meet none.
+            if self.limits.compiled and decision.outcome is not Outcome.DENY and self.limits.fitting(call):
+                decision = self._charge(call, context, decision, plan.certain.values() if hits is None else hits)
         except Exception as error:  # noqa: BLE001 - the boundary: whatever goes wrong is a refusal
-            message = f"The call could not be judged ({type(error).__name__})."
-            return Decision(Outcome.DENY, POLICY_ERROR, message=message, policy_version=self.version)
+            return self._undecidable(error)
+        return decision
+
+    def _undecidable(self, error: Exception) -> Decision:
+        message = f"The call could not be judged ({type(error).__name__})."
+        return Decision(Outcome.DENY, POLICY_ERROR, message=message, policy_version=self.version)
+
+    def _charge(self, call: Call, context: EvalContext, decision: Decision, hits: Iterable[Hit]) -> Decision:
+        """Return the decision with what the call is charged; a refusal where a limit cannot say what that is."""
+        charged = self.limits.charge(call, context, decision.rule)
+        if charged.problems:
+            decision = self.conclude(call, [*hits, *charged.problems])
+        return _charged(decision, charged.charges) if charged.charges else decision
+
+    def decide_beyond(self, call: Call, used: Mapping[str, int]) -> Decision:
+        """Decide a call that these limits have no room for, by what is used of each."""
+        try:
+            plan, _ = self._plan_for(call)
+            hits = plan.evaluate(self.context_of(call))
+            found = list(plan.certain.values()) if hits is None else hits
+            return self.conclude(call, [*found, *self.limits.beyond(used)])
+        except Exception as error:  # noqa: BLE001 - the boundary, as in `decide`
+            return self._undecidable(error)
 
     def context_of(self, call: Call) -> EvalContext:
         """Return what conditions are evaluated against for `call`."""
@@ -155,7 +185,9 @@ class CompiledPolicy:
             rule for rule in self._live_rules(call) or () if isinstance(rule, TwoPhaseRule) and rule.how == "propose"
         ]
         if not phased:
-            return "never"
+            beyond = [limit.rule for limit in self.limits.fitting(call)]
+            asks = any(isinstance(r.rule, TwoPhaseRule) and r.rule.how == "propose" and not r.shadow for r in beyond)
+            return "sometimes" if asks else "never"
         return "always" if any(rule.when is None for rule in phased) else "sometimes"
 
     def offers_task(self, call: Call) -> bool:
@@ -265,6 +297,15 @@ class CompiledPolicy:
             return replace(self._default_deny, **fields)
         reason = unsure.reason or DEFAULT_DENY
         return replace(self._default_deny, reason=reason, rule=unsure.rule.id, message=unsure.detail, **fields)
+
+
+def _charged(decision: Decision, charges: tuple[Charge, ...]) -> Decision:
+    # Not `replace`: every call that a limit applies to comes here, and that takes three times as long.
+    d = decision
+    return Decision(
+        *(d.outcome, d.reason, d.rule, d.message, d.respond, d.severity, d.matched, d.shadow, d.redactions),
+        *(d.policy_version, d.terms, charges),
+    )
 
 
 def _matched(hit: Hit) -> bool:

@@ -12,6 +12,7 @@ from proxy.policy.command_operator import CommandView
 from proxy.policy.conditions import All, Any_, Condition, Not, When
 from proxy.policy.decide import CompiledPolicy, name_variants
 from proxy.policy.hosts import UrlViews
+from proxy.policy.limit_values import show_amount
 from proxy.policy.operators import OPERATORS, compile_when
 from proxy.policy.path_operator import PathSet
 from proxy.policy.paths import PathViews
@@ -21,6 +22,7 @@ from proxy.policy.views import YES, NumberView, ScalarView, TextView, Views
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from proxy.core.limits import Charge
     from proxy.core.model import Call, Decision
     from proxy.policy.compiled_rule import CompiledRule, Hit
     from proxy.policy.eval_context import EvalContext
@@ -56,13 +58,25 @@ class RuleTrace:
 
 
 @dataclass(frozen=True, slots=True)
+class Cost:
+    """What a call uses up of one limit."""
+
+    limit: str
+    action: str
+    mode: str
+    budget: str
+    says: str
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
-    """A decision, the rules that were evaluated for it, and those that do not apply to the call."""
+    """A decision, the rules evaluated for it, those that do not apply, and what the call uses up of limits."""
 
     decision: Decision
     because: str
     looked_at: tuple[RuleTrace, ...]
     passed_over: tuple[tuple[str, str], ...]
+    costs: tuple[Cost, ...] = ()
 
     def data(self) -> dict[str, Any]:
         """Return the explanation as JSON."""
@@ -75,6 +89,7 @@ class Explanation:
             "policy_version": self.decision.policy_version,
             "looked_at": [asdict(trace) for trace in self.looked_at],
             "passed_over": [{"rule": rule, "why": why} for rule, why in self.passed_over],
+            "limits": [asdict(cost) for cost in self.costs],
         }
 
 
@@ -85,7 +100,16 @@ def explain(policy: CompiledPolicy, call: Call) -> Explanation:
     traces = tuple(_trace(rule, rule.evaluate(context), partial(policy.context_of, call)) for rule in looked_at)
     decision = policy.decide(call)
     passed_over = tuple((rule.id, _why_not(rule, call)) for rule in policy.compiled if rule not in looked_at)
-    return Explanation(decision, _because(policy, decision, traces), traces, passed_over)
+    costs = tuple(_cost(policy, charge) for charge in decision.charges)
+    return Explanation(decision, _because(policy, decision, traces), traces, passed_over, costs)
+
+
+def _cost(policy: CompiledPolicy, charge: Charge) -> Cost:
+    limit = policy.limits.by_id[charge.limit].limit
+    show = show_amount if charge.kind == "sum" else str
+    of = f"{show(charge.amount)} of {show(charge.most)}"
+    says = f"{of} at a time" if limit.within is None else f"{of} in {limit.within}"
+    return Cost(limit.id, limit.action, limit.mode, charge.budget, says)
 
 
 def _trace(rule: CompiledRule, hit: Hit | None, new_context: NewContext) -> RuleTrace:

@@ -13,7 +13,7 @@ from proxy.policy.rules import covered_methods
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from proxy.policy.rules import EgressPolicy, EgressRule, Rule
+    from proxy.policy.rules import EgressPolicy, EgressRule, Limit, Rule
 
 _STRICTNESS: Final = {"allow": 0, "two_phase": 1, "deny": 2}
 
@@ -43,6 +43,21 @@ def lint(rules: Sequence[Rule], default: str) -> tuple[Remark, ...]:
 def lint_egress(section: EgressPolicy) -> tuple[Remark, ...]:
     """Return the remarks on the egress rules of a whole policy, in their order."""
     return tuple(remark for rule in section.rules for remark in _egress_alone(rule, section))
+
+
+def lint_limits(limits: Sequence[Limit]) -> tuple[Remark, ...]:
+    """Return the remarks on limits, in their order."""
+    return tuple(remark for limit in limits for remark in _limit_alone(limit))
+
+
+def _limit_alone(limit: Limit) -> Iterator[Remark]:
+    if reason := _never(limit):
+        yield Remark(limit.id, "never-matches", reason)
+    if limit.shares == ("session",):
+        said = "an agent begins a session whenever it likes; count per agent too, or it has as many budgets as it wants"
+        yield Remark(limit.id, "evadable", said)
+    if not limit.tests:
+        yield Remark(limit.id, "untested", "has no tests; add a call that it must count and one that it must not")
 
 
 def _egress_alone(rule: EgressRule, section: EgressPolicy) -> Iterator[Remark]:
@@ -101,7 +116,7 @@ def _globs_cover(wide: Sequence[str] | None, narrow: Sequence[str] | None) -> bo
     return all(pattern in wide or (not is_glob(pattern) and fits(pattern)) for pattern in narrow)
 
 
-def _never(rule: Rule) -> str | None:
+def _never(rule: Rule | Limit) -> str | None:
     # Calls of other methods have no tool name, so only a glob such as * fits them.
     no_tool_fits = rule.tools is not None and not compile_globs(rule.tools)("")
     if rule.methods and no_tool_fits and not compile_globs(rule.methods)("tools/call"):

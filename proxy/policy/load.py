@@ -206,6 +206,7 @@ def compile_sources(sources: Sequence[PolicySource], *, version: str = "", home:
         detectors=[detector.raw() for source in sources for detector in source.content.detectors],
         suppressions=[entry for source in sources for entry in source.content.suppressions],
         homes=homes or ([home] if home else []),
+        limits=[limit for source in sources for limit in source.content.limits],
     )
 
 
@@ -306,7 +307,8 @@ def _duplicate_ids(sources: Sequence[PolicySource]) -> list[PolicyProblem]:
     problems: list[PolicyProblem] = []
     for source in sources:
         egress = source.content.egress.rules if source.content.egress else []
-        sections = ((("rules",), source.content.rules), (("egress", "rules"), egress))
+        limits = source.content.limits
+        sections = ((("rules",), source.content.rules), (("limits",), limits), (("egress", "rules"), egress))
         ids = [(rule.id, (*steps, i, "id")) for steps, rules in sections for i, rule in enumerate(rules)]
         for identity, steps in ids:
             if identity in seen:

@@ -9,11 +9,14 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
 from proxy.policy.conditions import Condition, Sql
 from proxy.policy.detector_rules import Detector, Suppression
+from proxy.policy.limit_values import Sum
 from proxy.policy.rules import (
     Annotations,
     DenyRule,
     EgressPolicy,
     EgressRule,
+    Limit,
+    LimitTest,
     Pins,
     PolicyFile,
     PolicyTest,
@@ -148,6 +151,9 @@ _MODELS: Final = (
     TestCall,
     EgressPolicy,
     EgressRule,
+    Limit,
+    LimitTest,
+    Sum,
     Pins,
 )
 

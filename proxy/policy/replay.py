@@ -10,15 +10,19 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy.core.model import Call, Hints
+from proxy.core.model import Call, Hints, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from proxy.core.limits import Charge
+    from proxy.core.model import Decision
     from proxy.policy.decide import CompiledPolicy
 
 # Reasons of refusals by a policy's rules; any other refusal has another cause.
-DENIALS: Final = frozenset({"policy_denied", "default_deny", "policy_error", "wrong_type", "ambiguous_value"})
+DENIALS: Final = frozenset(
+    {"policy_denied", "default_deny", "policy_error", "wrong_type", "ambiguous_value", "limit_amount", "limit_exceeded"}
+)
 TWO_PHASE: Final = "two_phase_required"
 COMMITTED: Final = "proposal_committed"
 NOT_REQUIRED: Final = "proposal_not_required"
@@ -68,7 +72,9 @@ def replay(policy: CompiledPolicy, events: Iterable[Mapping[str, Any]]) -> Repla
     """Decide the calls of `decided` events again by `policy`."""
     decided = passed_over = masked = 0
     changes: list[ChangedDecision] = []
-    for event in events:
+    past = PastCalls()
+    # Limits count in the order of time; without any, events may be as many as a stream brings.
+    for event in sorted(events, key=lambda e: e.get("time") or 0.0) if policy.limits else events:
         if event.get("kind") != "decided":
             continue
         was = recorded_outcome(event)
@@ -76,7 +82,7 @@ def replay(policy: CompiledPolicy, events: Iterable[Mapping[str, Any]]) -> Repla
             passed_over += 1
             continue
         decided += 1
-        change = _decide_again(policy, event, was)
+        change = _decide_again(policy, event, was, past)
         masked += change.masked
         if change.now != was:
             changes.append(change)
@@ -93,15 +99,42 @@ def recorded_outcome(event: Mapping[str, Any]) -> str | None:
     return "deny" if reason in DENIALS else None
 
 
-def _decide_again(policy: CompiledPolicy, event: Mapping[str, Any], was: str) -> ChangedDecision:
+def _decide_again(policy: CompiledPolicy, event: Mapping[str, Any], was: str, past: PastCalls) -> ChangedDecision:
     call = recorded_call(event)
-    decision = policy.decide(call)
+    decision = past.charge(policy, call, policy.decide(call), event)
     return ChangedDecision(
         *(event.get("call_id"), event.get("time"), call.agent, call.server, call.method, call.tool),
         *(was, event.get("reason"), event.get("rule")),
         *(decision.outcome.value, decision.reason, decision.rule),
         rests_on_masks(policy, call),
     )
+
+
+class PastCalls:
+    """What recorded calls would have used up of a policy's limits. How many were under way at once is not known."""
+
+    def __init__(self) -> None:
+        self._charged: dict[str, list[tuple[float, int]]] = {}
+
+    def charge(self, policy: CompiledPolicy, call: Call, decision: Decision, event: Mapping[str, Any]) -> Decision:
+        """Charge a call that goes through to its limits; return the decision that they lead to."""
+        now, used = event.get("time") or 0.0, {}
+        charges = [(self._uses(charge, event), charge) for charge in decision.charges if charge.seconds]
+        for uses, charge in charges:
+            uses[:] = [one for one in uses if one[0] > now - charge.seconds]
+            total = sum(amount for _, amount in uses)
+            if total + charge.amount > charge.most:
+                used[charge.limit] = total
+        beyond = policy.decide_beyond(call, used) if used else decision
+        # What people would have said is not known: such a call counts, as one that they approve does.
+        if beyond.outcome is not Outcome.DENY:
+            for uses, charge in charges:
+                uses.append((now, charge.amount))
+        return beyond
+
+    def _uses(self, charge: Charge, event: Mapping[str, Any]) -> list[tuple[float, int]]:
+        session = f" {event.get('session')}" if charge.by_session else ""
+        return self._charged.setdefault(charge.budget + session, [])
 
 
 def recorded_call(event: Mapping[str, Any]) -> Call:

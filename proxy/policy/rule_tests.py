@@ -8,11 +8,13 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from proxy.core.model import Call, EgressRequest
-from proxy.policy.compiled_rule import CompiledRule
+from proxy.policy.compiled_rule import CompiledRule, Hit
 from proxy.policy.decide import name_variants
 from proxy.policy.egress import CompiledEgressRule, Target, read_target
 from proxy.policy.eval_context import EvalContext
-from proxy.policy.rules import RedactRule
+from proxy.policy.limit_values import read_amount, show_amount
+from proxy.policy.limits import CompiledLimit
+from proxy.policy.rules import Limit, RedactRule
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -55,9 +57,12 @@ class Coverage:
         return self.matching > 0 and (self.silent > 0 or self.matches_all)
 
 
-def run_tests(rules: Iterable[Rule], egress: Iterable[EgressRule] = ()) -> tuple[TestResult, ...]:
-    """Run every test beside a rule against that rule alone."""
-    return (*chain.from_iterable(map(_run_rule, rules)), *chain.from_iterable(map(_run_egress, egress)))
+def run_tests(
+    rules: Iterable[Rule], egress: Iterable[EgressRule] = (), limits: Iterable[Limit] = ()
+) -> tuple[TestResult, ...]:
+    """Run every test beside a rule or limit against that one alone."""
+    runs = (*map(_run_rule, rules), *map(_run_egress, egress), *map(_run_limit, limits))
+    return tuple(chain.from_iterable(runs))
 
 
 def run_policy_tests(policy: CompiledPolicy, tests: Iterable[PolicyTest]) -> tuple[TestResult, ...]:
@@ -84,15 +89,15 @@ def _run_whole(policy: CompiledPolicy, owner: str, number: int, test: PolicyTest
     return TestResult(owner, number, expected, got, f"{call.tool or call.method} {call.arguments!r}")
 
 
-def coverage(rules: Iterable[Rule | EgressRule], results: Sequence[TestResult]) -> tuple[Coverage, ...]:
+def coverage(rules: Iterable[Rule | EgressRule | Limit], results: Sequence[TestResult]) -> tuple[Coverage, ...]:
     """Count, for each rule, the passing tests in which it matched and did not."""
     passed = Counter((result.rule, result.got == "no_match") for result in results if result.passed)
     return tuple(Coverage(rule.id, passed[rule.id, False], passed[rule.id, True], _matches_all(rule)) for rule in rules)
 
 
-def _matches_all(rule: Rule | EgressRule) -> bool:
+def _matches_all(rule: Rule | EgressRule | Limit) -> bool:
     narrowed = ("servers", "tools", "agents", "methods", "annotations", "when")
-    return isinstance(rule, RedactRule) and all(getattr(rule, name) is None for name in narrowed)
+    return isinstance(rule, RedactRule | Limit) and all(getattr(rule, name) is None for name in narrowed)
 
 
 def _run_rule(rule: Rule) -> Iterator[TestResult]:
@@ -136,3 +141,27 @@ def _egress_outcome(compiled: CompiledEgressRule, request: EgressRequest, target
     if compiled.decides(request, target) or compiled.rule.action == "allow":
         return compiled.rule.action
     return "scan" if compiled.scans else "no_match"
+
+
+def _run_limit(limit: Limit) -> Iterator[TestResult]:
+    compiled = CompiledLimit(limit)
+    for number, test in enumerate(limit.tests, 1):
+        call = test.call.as_call()
+        got, amount, reason = _counted(compiled, call)
+        expected = test.expect + (f" {show_amount(read_amount(test.amount))}" if test.amount is not None else "")
+        expected += f" {test.reason}" if test.reason is not None else ""
+        got += f" {amount}" if test.amount is not None else ""
+        got += f" {reason}" if test.reason is not None else ""
+        yield TestResult(limit.id, number, expected, got, f"{call.tool or call.method} {call.arguments!r}")
+
+
+def _counted(compiled: CompiledLimit, call: Call) -> tuple[str, str, str]:
+    """Return what a limit makes of a call, how much it counts, and why it refuses."""
+    if not compiled.rule.applies_to(call, name_variants(call)):
+        return "no_match", "", ""
+    found = compiled.charge(call, EvalContext(call.arguments or {}, call.tool or ""), None)
+    if found is None:
+        return "no_match", "", ""
+    if isinstance(found, Hit):
+        return "deny", "", found.reason or ""
+    return "counts", show_amount(found.amount) if found.kind == "sum" else str(found.amount), ""

@@ -24,6 +24,7 @@ from proxy.policy.conditions import (
     conditions_in,
 )
 from proxy.policy.detector_rules import Detector, Suppression  # noqa: TC001  pydantic reads annotations when it runs
+from proxy.policy.limit_values import Amount, Per, Sum, Window  # noqa: TC001  pydantic reads annotations when it runs
 
 
 def _check_home(text: str) -> str:
@@ -118,7 +119,7 @@ class _NamedRule(Strict):
     agents: Globs | None = Field(default=None, description="Globs over agent names; all agents if absent.")
 
 
-class _Rule(_NamedRule):
+class _Matching(_NamedRule):
     servers: Globs | None = Field(default=None, description="Globs over server names; all servers if absent.")
     tools: Globs | None = Field(default=None, description="Globs over tool names; all tools if absent.")
     methods: Globs | None = Field(
@@ -130,6 +131,9 @@ class _Rule(_NamedRule):
         default=None, description="Hints that the server must give, such as {destructiveHint: true}."
     )
     when: When | None = Field(default=None, description="The condition on the arguments; none if absent.")
+
+
+class _Rule(_Matching):
     tests: list[RuleTest] = Field(default_factory=list, description="Tests that `interlock policy test` runs.")
 
     @model_validator(mode="after")
@@ -394,6 +398,71 @@ class Pins(Strict):
     )
 
 
+class LimitTest(Strict):
+    """A call, and whether this limit counts it."""
+
+    name: StrictStr | None = Field(default=None, description="A name for the test.")
+    call: TestCall = Field(description="The call to count.")
+    expect: Literal["counts", "no_match", "deny"] = Field(
+        description="counts: the call uses up part of the limit; deny: its amount cannot be read; no_match."
+    )
+    amount: Amount | None = Field(default=None, description="How much of a sum the call uses up.")
+    reason: StrictStr | None = Field(default=None, description="With deny: the expected reason, such as limit_amount.")
+
+
+class Limit(_Matching):
+    """How many calls there may be, or how much an argument of them may add up to, in a sliding window of time.
+
+    Only calls that are forwarded count. Exactly one of count, sum and concurrency is given.
+    """
+
+    action: Literal["deny", "two_phase", "report"] = Field(
+        default="deny",
+        description="What becomes of a call too many: deny; two_phase, a person decides; report, it is only recorded.",
+    )
+    count: Annotated[StrictInt, Field(ge=1, le=1_000_000)] | None = Field(
+        default=None, description="The most calls in the window."
+    )
+    sum: Sum | None = Field(default=None, description="An argument, and the most that it may add up to.")
+    concurrency: Annotated[StrictInt, Field(ge=1, le=10_000)] | None = Field(
+        default=None, description="The most calls under way at the same time; it has no window."
+    )
+    within: Window | None = Field(default=None, description="The window: 90s, 20m, 1h, 7d; it slides with every call.")
+    per: OneOrMore[Per] = Field(
+        default="agent",
+        description="Whose calls are counted together: those of one agent, server, tool, deciding rule or session, or "
+        "of several of these together; all: every call that the limit matches.",
+    )
+    respond: Literal["result", "error"] = Field(
+        default="result", description="How to refuse: result, a tool result with isError; error, a JSON-RPC error."
+    )
+    approval: Literal["human"] | ByPeople = Field(
+        default_factory=lambda: ByPeople(how="hold"),
+        description="With action: two_phase, how people decide on a call too many, as in a two_phase rule.",
+    )
+    tests: list[LimitTest] = Field(default_factory=list, description="Tests that `interlock policy test` runs.")
+
+    @property
+    def shares(self) -> tuple[Per, ...]:
+        """Whose calls are counted together."""
+        return tuple(self.per) if isinstance(self.per, list) else (self.per,)
+
+    @model_validator(mode="after")
+    def _one_measure(self) -> Limit:
+        given = [name for name in ("count", "sum", "concurrency") if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError("a limit has one of count:, sum: and concurrency:")
+        if (self.within is None) != (self.concurrency is not None):
+            raise ValueError("count: and sum: need within:, such as within: 1h; concurrency: has none")
+        if "approval" in self.model_fields_set and self.action != "two_phase":
+            raise ValueError("approval: needs action: two_phase")
+        if self.action == "two_phase" and self.methods not in (None, ["tools/call"]):
+            raise ValueError("only tools can be two-phase; remove methods:, or use action: deny")
+        if self.concurrency is not None and self.action == "two_phase":
+            raise ValueError("a person cannot decide on concurrency:, which lasts for moments; use deny or report")
+        return self
+
+
 class PolicyFile(Strict):
     """One policy file. Several files in a folder are one policy."""
 
@@ -411,6 +480,7 @@ class PolicyFile(Strict):
         description="What ~ and $HOME stand for on the servers, such as /home/me; if absent, any usual home.",
     )
     rules: list[Rule] = Field(default_factory=list, description="The rules, in any order: every match counts.")
+    limits: list[Limit] = Field(default_factory=list, description="Budgets: how many calls, or how much, over time.")
     egress: EgressPolicy | None = Field(default=None, description="Traffic that is not MCP.")
     pins: Pins | None = Field(default=None, description="Tools that change.")
     detectors: list[Detector] = Field(default_factory=list, description="Detectors besides the built-in ones.")

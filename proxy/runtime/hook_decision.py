@@ -26,11 +26,14 @@ from proxy.config import Settings, load_settings
 from proxy.core.model import Answer, Call, Context, Decision, Forward, Outcome, Principal, Verdict
 from proxy.errors import ConfigError
 from proxy.gate.gate import Gate
-from proxy.runtime.wiring import preload
+from proxy.gate.limits import CallLimits
+from proxy.runtime.halt_watcher import read_halts
+from proxy.runtime.wiring import open_limits, preload
+from proxy.store.open_store import open_database
 from proxy.system.terminal_text import printable_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from proxy.commands.run_flags import DecideFlags
     from proxy.core.interfaces import Policy
@@ -108,12 +111,15 @@ async def _ask(settings: Settings, asked: Asked) -> Answered:
     preloaded = preload(settings)
     log = RunLog(settings.state_dir, max_bytes=settings.audit_log_limit)
     audit = AuditPipeline(settings, log, adopts_all=False)
+    database = open_database(settings.postgres, settings.state_dir)
     try:
         gate = Gate(
             policy=lambda: HookPolicy(preloaded.policy.current()),
             redactor=preloaded.masker,
             sink=audit.sink,
             body_limit=settings.body_limit,
+            limits=CallLimits(open_limits(settings, database)),
+            halts=read_halts(settings.state_dir),
         )
         agent = asked.agent or settings.default_agent
         context = Context(Principal(agent), asked.server, transport="hook", session=asked.session)
@@ -121,6 +127,7 @@ async def _ask(settings: Settings, asked: Asked) -> Answered:
         gate.threads.close()
         return _answered(verdict)
     finally:
+        await database.close()
         await asyncio.to_thread(audit.close)
 
 
@@ -138,7 +145,12 @@ class HookPolicy:
         self.unmatched = policy.unmatched
 
     def decide(self, call: Call) -> Decision:
-        decision = self._policy.decide(call)
+        return self._strict(self._policy.decide(call))
+
+    def decide_beyond(self, call: Call, used: Mapping[str, int]) -> Decision:
+        return self._strict(self._policy.decide_beyond(call, used))
+
+    def _strict(self, decision: Decision) -> Decision:
         strict = partial(replace, action="deny")
         redactions = tuple(strict(each) if each.action == "mask" else each for each in decision.redactions)
         decision = replace(decision, redactions=redactions)

@@ -130,6 +130,7 @@ async def _serve(settings: Settings, context: Context, launch: Launch, strace: s
         watch=watch,
         say=say,
     )
+    components.halt_watcher.on_cut = runner.cut
     watching = asyncio.create_task(components.watch())
     try:
         await components.check()

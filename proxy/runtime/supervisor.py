@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from proxy.admin_api.sockets import Listeners
-from proxy.errors import InterlockError
+from proxy.core.halts import Halt
+from proxy.core.ids import new_id
+from proxy.errors import ConfigError, InterlockError
 from proxy.identity.ca import Authority
 from proxy.metrics.counters import Counters
 from proxy.metrics.http_server import BACKLOG, HealthServer
@@ -28,6 +30,7 @@ from proxy.runtime.health_report import HealthReport
 from proxy.runtime.wiring import preload
 from proxy.runtime.worker import Worker, WorkerContext
 from proxy.runtime.worker_process import FORWARDED_SIGNALS, Channel, WorkerProcess, fork_worker
+from proxy.store.halt_file import HaltFile
 from proxy.store.shared_calls import make_shared_calls
 from proxy.system import event_loop, gc_tuning, log_setup, run_file
 from proxy.system.listen_ports import ReservedPorts, format_address, unusable
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("interlock.supervisor")
 
 TICK_SECONDS: Final = 1.0
+HALT_SIGNAL: Final = signal.SIGUSR1
 # After the drain, so long may a worker take to write its last events before it is killed.
 STOP_SECONDS: Final = 15.0
 # A worker that ran so long started well; one that did not is restarted with a growing pause.
@@ -167,7 +171,7 @@ class Supervisor:
         before = signal.set_wakeup_fd(self._waker.fileno(), warn_on_full_buffer=False)
         handlers = {
             number: signal.signal(number, lambda number, _: self._pending_signals.append(number))
-            for number in FORWARDED_SIGNALS
+            for number in (*FORWARDED_SIGNALS, HALT_SIGNAL)
         }
         try:
             yield
@@ -194,6 +198,9 @@ class Supervisor:
             self._health.expire()
 
     def _on_signal(self, number: int) -> None:
+        if number == HALT_SIGNAL:
+            self._halt()
+            return
         # Of a terminal that was closed it means: end. A proxy that nobody sees any more would go on for ever.
         closed = number == signal.SIGHUP and self._had_terminal and not has_terminal()
         if number == signal.SIGHUP and not closed:
@@ -204,6 +211,17 @@ class Supervisor:
             self._health_report.stopping = True
             self._console.stop()
             self._signal_all(signal.SIGTERM)
+
+    def _halt(self) -> None:
+        """Halt everything, as whoever sent the signal wants. The workers see the file at once, and tell the store."""
+        halt = Halt(new_id(), f"the supervisor got {HALT_SIGNAL.name}", "signal", time.time(), origin="signal")
+        try:
+            HaltFile(self._settings.state_dir).add(halt)
+            log.warning("halted by a signal", halt_id=halt.halt_id)
+        except ConfigError as error:
+            # What cannot be halted is stopped: whoever sends this wants no more calls.
+            log.exception("cannot halt, so the proxy stops", error=str(error))
+            self._on_signal(signal.SIGTERM)
 
     def _signal_all(self, number: signal.Signals) -> None:
         for slot in self._slots:

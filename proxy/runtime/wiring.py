@@ -13,14 +13,20 @@ from proxy.core.ids import new_id
 from proxy.core.model import AuditEvent
 from proxy.gate.gate import Gate
 from proxy.gate.hold import HoldTimes
+from proxy.gate.limits import CallLimits
 from proxy.gate.tool_catalog import ToolCatalog
 from proxy.gate.two_phase import TwoPhase
 from proxy.identity.token_file import OperatorTokens
 from proxy.policy.reloader import LivePolicy
 from proxy.redact import builtin
 from proxy.redact.reloader import LiveMasker
+from proxy.runtime.halt_watcher import HaltWatcher, read_halts
 from proxy.runtime.pin_watcher import watch_approvals
-from proxy.store.open_store import check_at_start, open_database
+from proxy.store.halt_file import HaltFile
+from proxy.store.halt_store import CHANNEL as HALTS_CHANNEL
+from proxy.store.halt_store import Halts
+from proxy.store.limit_store_sqlite import LIMITS_FILE, SqliteLimits
+from proxy.store.open_store import check_at_start, open_database, tell_of_changes
 from proxy.store.pin_files import PinFiles
 from proxy.store.proposal_store import Proposals
 from proxy.store.queries import Queries
@@ -34,7 +40,9 @@ if TYPE_CHECKING:
 
     from proxy.audit.local_log import LocalLog
     from proxy.config import Settings
+    from proxy.core.halts import Halt
     from proxy.core.interfaces import EventSink, SharedCalls
+    from proxy.core.limits import LimitStore
     from proxy.notify.notifier import Notifier
     from proxy.store.database import Database
     from proxy.twophase.sampler import Sampler
@@ -125,6 +133,10 @@ class Components:
             hold=HoldTimes(settings.hold_timeout, settings.hold_timeout_progress, settings.hold_keepalive),
             console_url=settings.console_url or console,
         )
+        self.limits = CallLimits(open_limits(settings, self._database))
+        self.halt_file, self.halt_store = HaltFile(settings.state_dir), Halts(self._database)
+        halts = read_halts(settings.state_dir)
+        self.halt_watcher = HaltWatcher(halts, self.halt_file, self.halt_store, self._halts_changed)
         self.notifier = _open_notifier(settings, self._database, self.two_phase)
         self.gate = Gate(
             two_phase=self.two_phase,
@@ -136,6 +148,8 @@ class Components:
             shared_calls=shared_calls,
             seal_key=read_or_make_key(settings.state_dir / "keys" / "seal.key", KEY_BYTES),
             mcp_endpoints=settings.mcp_endpoints,
+            limits=self.limits,
+            halts=halts,
         )
 
     async def check(self) -> None:
@@ -146,11 +160,14 @@ class Components:
         """Follow changes of the policy, the pins and the proposals. Runs until cancelled."""
         pins = watch_approvals(self.pins, self._approved)
         notices = [self.notifier.run()] if self.notifier is not None else []
-        await asyncio.gather(self.policy.watch(), pins, self.two_phase.sweep_forever(), *notices)
+        halts = (self.halt_watcher.watch(), tell_of_changes(self._database, HALTS_CHANNEL, self.halt_watcher.tell))
+        limits = self.limits.maintain_forever()
+        await asyncio.gather(self.policy.watch(), pins, self.two_phase.sweep_forever(), *halts, limits, *notices)
 
     async def close(self) -> None:
         # The gate first: it records the outcome of calls it gives up, and the pipeline last, since all others record.
         self.gate.close()
+        await self.limits.close()
         await self.two_phase.close()
         if self.sampler is not None:
             await self.sampler.close()
@@ -161,12 +178,28 @@ class Components:
         if self.policy.problem is None:
             self._tools_changed(None)
 
+    def _halts_changed(self, kind: str, halt: Halt) -> None:
+        # Whoever halts through the API is recorded there. Of a signal or a file, only what comes of it can be.
+        made_here = kind == "halted" and halt.origin in ("signal", "file")
+        if self._lead and (made_here or (kind == "resumed" and halt.origin == "file")):
+            detail = {"halt_id": halt.halt_id, "why": halt.reason, "origin": halt.origin, "scope": halt.scope}
+            self.sink.record_later(AuditEvent(event_id=new_id(), kind=kind, time=time.time(), detail=detail))
+
     def _approved(self, server: str) -> None:
         if self._server in (None, server):
             if self._lead:
                 event = AuditEvent(event_id=new_id(), kind="pins_approved", time=time.time(), server=server)
                 self.sink.record_later(event)
             self._tools_changed(server)
+
+
+def open_limits(settings: Settings, database: Database) -> LimitStore:
+    """Return what counts against limits: for all replicas on Postgres, else for the workers of this machine."""
+    if not settings.postgres:
+        return SqliteLimits(settings.state_dir / LIMITS_FILE)
+    from proxy.store.limit_store_postgres import PostgresLimits  # noqa: PLC0415  for those who have Postgres
+
+    return PostgresLimits(database)
 
 
 def _open_sampler(settings: Settings) -> Sampler | None:

@@ -28,6 +28,7 @@ from addons.mitm.next_layer import HttpOnly
 from addons.mitm.patches import Replacements, install
 from addons.tools_changed import Announcer
 from addons.websocket import WebsocketGate
+from proxy.admin_api.halts import HaltControl
 from proxy.admin_api.server import AdminApiServer
 from proxy.audit.local_log_files import DaemonLog
 from proxy.egress.guard import EgressGuard
@@ -104,6 +105,7 @@ class Worker:
             self.components.sink,
             settings.state_dir,
             listeners=context.listeners,
+            halts=HaltControl(self.components.halt_store, self.components.halt_file, self.components.sink),
         )
         self.connections = ConnectionGuard(
             self.gate,
@@ -113,6 +115,7 @@ class Worker:
             body_seconds=settings.body_timeout,
             default_agent=settings.default_agent,
         )
+        self.components.halt_watcher.on_cut = self.connections.cut
         self.master = self._master()
 
     async def run(self) -> None:
@@ -154,7 +157,8 @@ class Worker:
             counters.set(CONNECTIONS, self.connections.open_count)
             counters.set(UNDER_WAY, len(self.gate.in_flight))
             counters.set(STREAMS, self.announcer.count)
-            self.gate.in_flight.catch_up()
+            for ended in self.gate.in_flight.catch_up():
+                self.gate.limits.ended(ended)
             self.components.audit.look_after()
             self._report()
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from proxy.core.model import Call
+from proxy.gate.halts import covers
 from proxy.sandbox.process_reaper import FORWARDED, NOT_EXECUTABLE, NOT_FOUND
 from proxy.sandbox.server_process import Launch, ServerProcess, start_server
 from proxy.stdio.session import Session
@@ -18,6 +20,7 @@ from proxy.wire.stdio_lines import LineSplitter, TooLong
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from proxy.core.halts import Halt
     from proxy.core.model import Context
     from proxy.gate.gate import Gate
     from proxy.stdio.pipes import DescriptorReader, DescriptorWriter
@@ -48,11 +51,12 @@ class StdioRunner:
     watch: LiveTrace | None = None  # where it is traced; a server whose trace ends before it does is killed
     say: Callable[[str], None] = _say
     _session: Session | None = None
+    _server: ServerProcess | None = None
     _notifying: asyncio.Task[None] | None = None
 
     async def run(self, launch: Launch) -> int:
         """Serve until the server or the client ends; return the server's exit code."""
-        server = await start_server(launch)
+        self._server = server = await start_server(launch)
         watch = self.watch
         on_request = watch.request_sent if watch else None
         self._session = session = Session(self.gate, self.context, self.outlet.write, server.write, on_request)
@@ -117,6 +121,16 @@ class StdioRunner:
             return code
         self.say(f"interlock run: cannot start {self.context.server!r}: {watch.start_error}")
         return NOT_FOUND if watch.start_error in ("ENOENT", "ENOTDIR") else NOT_EXECUTABLE
+
+    def cut(self, halt: Halt) -> None:
+        """End the server, and with it every call under way, where a halt is about one of them or about all of it."""
+        calls = [each for each in self.gate.in_flight.under_way() if covers(halt, each.call)]
+        session = Call("", self.context.server, self.context.principal.agent)
+        if self._server is None or not (calls or covers(halt, session)):
+            return
+        for in_flight in calls:
+            self.gate.responses.abandon(in_flight, "halted")
+        self._server.kill()
 
     def tools_changed(self) -> None:
         """Notify the client that tools changed, unless such a notification is being written already."""

@@ -11,6 +11,7 @@ from proxy.store.proposal_store import Proposals
 from proxy.store.sqlite import STORE_FILE, TIMEOUT, SqliteDatabase
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from proxy.store.database import Database
@@ -32,6 +33,16 @@ def open_database(
     from proxy.store.postgres import PostgresDatabase  # noqa: PLC0415  the driver is for those who have Postgres
 
     return PostgresDatabase(database_url, timeout=timeout)
+
+
+async def tell_of_changes(database: Database, channel: str, on_change: Callable[[], None]) -> None:
+    """Call `on_change` whenever the database says that something changed; a file says nothing. Ends when cancelled."""
+    if isinstance(database, SqliteDatabase):
+        return
+    from proxy.store.postgres import PostgresDatabase  # noqa: PLC0415  the driver is for those who have Postgres
+
+    if isinstance(database, PostgresDatabase):
+        await database.listen(channel, on_change)
 
 
 def store_exists(database_url: str | None, state_dir: Path) -> bool:

@@ -185,6 +185,9 @@ async def test_each_route_is_for_its_role_and_those_above(served: Served) -> Non
         ("POST", "/proposals/{id}/reject"): Role.APPROVER,
         ("GET", "/standing"): Role.VIEWER,
         ("POST", "/standing/{id}/revoke"): Role.APPROVER,
+        ("GET", "/halts"): Role.VIEWER,
+        ("POST", "/halts"): Role.APPROVER,
+        ("POST", "/halts/{id}/resume"): Role.APPROVER,
     }
     tokens = {role: served.tokens.add(f"one-{role}", role) for role in Role}
     for role, token in tokens.items():

@@ -93,7 +93,7 @@ async def test_a_proxy_that_hangs_is_not_waited_for_without_end(tmp_path: Path) 
         held.append(writer)
 
     async with await asyncio.start_unix_server(silent, tmp_path / "s"):
-        with pytest.raises(ReviewError, match="proposals show` whether it was decided"):
+        with pytest.raises(ReviewError, match="proposals show` whether it was done"):
             await RemoteReview(tmp_path / "s", "t", timeout=0.2).approve(ID, "")
         for writer in held:
             writer.close()

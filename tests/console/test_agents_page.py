@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from proxy.core.approvals import Role
 from proxy.identity.token_file import AgentTokens
 from tests.console.xss_corpus import CORPUS
 from tests.support.audit_fixture import World, event
@@ -63,3 +64,29 @@ async def test_names_are_text_alone_and_lead_to_their_page(desk: Desk, world: Wo
         assert page.status_code == 200
         assert "<script>window" not in page.text
         assert "<img src=x" not in page.text
+
+
+async def test_an_approver_halts_an_agent_and_resumes_it_with_a_reason(desk: Desk, world: World) -> None:
+    world.record(event(1, time=time.time() - 9, agent="a*"))
+    await desk.log_in()
+    assert (await desk.post("/agents/halt", name="a*", reason="")).status_code == 400
+    assert (await desk.post("/agents/halt", name="a*", reason="<b>odd", cut="yes")).status_code == 303
+    (halt,) = desk.console.halts.in_force()
+    # A star in a name stands for itself: nobody else is halted.
+    assert (halt["agent"], halt["cut"], halt["operator"], halt["origin"]) == ("a[*]", True, "ann", "console")
+    page = (await desk.http.get("/agents/one", params={"name": "a*"})).text
+    assert "&lt;b&gt;odd" in page
+    assert (await desk.post("/agents/resume", name="a*", halt=halt["halt_id"], reason="fixed")).status_code == 303
+    assert desk.console.halts.in_force() == []
+    assert [kind for kind in desk.sink.kinds() if kind in ("halted", "resumed")] == ["halted", "resumed"]
+    assert (await desk.post("/agents/resume", name="a*", halt=halt["halt_id"], reason="again")).status_code == 404
+
+
+async def test_a_viewer_halts_nobody(desk: Desk, world: World) -> None:
+    world.record(event(1, time=time.time() - 9, agent="bot"))
+    desk.tokens.add("vic", Role.VIEWER)
+    await desk.log_in("vic")
+    assert 'id="halt"' not in (await desk.http.get("/agents/one", params={"name": "bot"})).text
+    assert (await desk.post("/agents/halt", name="bot", reason="x")).status_code == 403
+    assert (await desk.post("/agents/resume", name="bot", halt="x", reason="x")).status_code == 403
+    assert desk.console.halts.in_force() == []

@@ -167,4 +167,6 @@ def test_both_stores_have_the_same_tables_views_and_columns(postgres: Postgres, 
     names = [row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")]
     ours = {f"{name}|{row[1]}" for name in names for row in connection.execute(f"PRAGMA table_info({name})")}
     connection.close()
-    assert ours == set(postgres.psql(COLUMNS, database_url).splitlines())
+    # What is used of limits is in a file of its own on SQLite (sql/limits.sql): a call must not wait for the store's.
+    theirs = {column for column in postgres.psql(COLUMNS, database_url).splitlines() if not column.startswith("limit_")}
+    assert ours == theirs

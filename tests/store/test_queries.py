@@ -19,9 +19,9 @@ from proxy.system.package_data import sql_dir
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = {file.stem: parse_queries(file.read_text()) for file in sorted((sql_dir() / "queries").glob("*.sql"))}
-STORE = ("proposals", "notices", "events", "chain")  # SQL that both databases take
-SQLITE = (*STORE, "events_sqlite", "log", "shared_calls", "exported_events")
-POSTGRES = (*STORE, "events_postgres", "migrations", "doctor")
+STORE = ("proposals", "notices", "halts", "events", "chain")  # SQL that both databases take
+SQLITE = (*STORE, "events_sqlite", "log", "shared_calls", "exported_events", "limits_sqlite")
+POSTGRES = (*STORE, "events_postgres", "migrations", "doctor", "limits_postgres")
 # What the statements with parts are composed of, for each of their parts one that is well formed.
 PARTS = {
     "conditions": "true",
@@ -116,10 +116,11 @@ def sqlite() -> dict[str, apsw.Connection]:
     store = apsw.Connection(":memory:")
     for migration in migrations("sqlite"):
         store.execute(migration.text)
-    log, shared, exported = (apsw.Connection(":memory:") for _ in range(3))
+    log, shared, exported, limits = (apsw.Connection(":memory:") for _ in range(4))
+    limits.execute((sql_dir() / "limits.sql").read_text())
     log.execute((sql_dir() / "log.sql").read_text())
     shared.execute((sql_dir() / "shared_calls.sql").read_text())
-    return {"log": log, "shared_calls": shared, "exported_events": exported} | dict.fromkeys(
+    return {"log": log, "shared_calls": shared, "exported_events": exported, "limits_sqlite": limits} | dict.fromkeys(
         (*STORE, "events_sqlite"), store
     )
 

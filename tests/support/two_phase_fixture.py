@@ -10,11 +10,13 @@ from typing import Any
 
 from proxy.core.model import Answer, AuditEvent, Context, Forward, Principal, Verdict
 from proxy.gate.gate import Gate
+from proxy.gate.limits import CallLimits
 from proxy.gate.tool_catalog import ToolCatalog
 from proxy.gate.two_phase import TwoPhase
 from proxy.policy.decide import CompiledPolicy
 from proxy.policy.rules import PolicyFile
 from proxy.redact import Masker
+from proxy.store.limit_store_sqlite import SqliteLimits
 from proxy.store.open_store import open_store
 from proxy.store.pin_files import PinFiles
 from proxy.twophase.tokens import KeyRing, SigningKey
@@ -46,6 +48,7 @@ class World:
     database_url: str | None = None
     console_url: str | None = None
     next_id: int = 0
+    limits: list[dict[str, Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.set_rules(self.rules)
@@ -66,11 +69,12 @@ class World:
             clock=lambda: self.now,
             catalog=self.catalog,
             two_phase=self.two_phase,
+            limits=CallLimits(SqliteLimits(self.folder / "limits.db", lambda: self.now)),
         )
 
     def set_rules(self, rules: list[dict[str, Any]], default: str = "allow") -> None:
-        content = PolicyFile.model_validate({"version": 1, "rules": rules})
-        self.policy = CompiledPolicy(content.rules, default=default, version="v1")
+        content = PolicyFile.model_validate({"version": 1, "rules": rules, "limits": self.limits})
+        self.policy = CompiledPolicy(content.rules, default=default, version="v1", limits=content.limits)
 
     async def record(self, event: AuditEvent) -> None:
         if self.fail is not None:
@@ -119,6 +123,7 @@ class World:
 
     async def close(self) -> None:
         self.gate.close()
+        await self.gate.limits.close()
         await self.two_phase.close()
 
     def kinds(self) -> list[str]:
