@@ -1,0 +1,2 @@
+-- A number that is taken by another schema change.
+SELECT 1;
