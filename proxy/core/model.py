@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, dataclass_transform
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    from proxy.core.flows import History
     from proxy.core.proposals import RunningCommit, Terms
 
 type Json = bool | int | float | str | list[Json] | dict[str, Json] | None
@@ -149,6 +150,8 @@ class Call:
     tool: str | None = None
     arguments: JsonObject | None = None
     hints: Hints = UNSAID
+    history: History | None = None
+    """What the agent did and read before, where a rule asks about that."""
 
 
 @frozen()
@@ -247,10 +250,13 @@ class Denial:
     audit_id: str | None = None
     retryable: bool = False
     respond: Respond = "result"
+    source: JsonObject | None = None
+    """Where the data came from that may not go on."""
 
     def data(self) -> JsonObject:
         """Return the machine-readable form, which is put in `_meta` or in an error's `data`."""
-        return {"reason": self.reason, "rule": self.rule, "audit_id": self.audit_id, "retryable": self.retryable}
+        told = {"reason": self.reason, "rule": self.rule, "audit_id": self.audit_id, "retryable": self.retryable}
+        return told if self.source is None else {**told, "source": self.source}
 
 
 SCHEMA_VERSION = 1

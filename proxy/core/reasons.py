@@ -33,6 +33,11 @@ REASONS: dict[str, Reason] = {
         Reason("ambiguous_value", "Servers could read an argument in different ways.", "Write it in its plain form."),
         Reason("secret_found", "It contains a secret that policy does not allow there.", "Leave the secret out."),
         Reason(
+            "flow_denied",
+            "It would send on data that policy keeps from going there, or comes too soon after such data was read.",
+            "Do not send the data in another form or in pieces; ask the user, or go on without it.",
+        ),
+        Reason(
             "two_phase_required",
             "Policy allows this tool only in two steps: a proposal, then a commit.",
             "Propose it first.",

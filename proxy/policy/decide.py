@@ -16,6 +16,7 @@ from proxy.policy.compiled_rule import POLICY_ERROR, CompiledRule, Hit
 from proxy.policy.detector_rules import CompiledSuppression, Suppression
 from proxy.policy.egress import CompiledEgress
 from proxy.policy.eval_context import EvalContext
+from proxy.policy.flows import NOTHING, Applying, CompiledFlows
 from proxy.policy.globs import is_glob
 from proxy.policy.home import UNKNOWN_HOMES
 from proxy.policy.rule_index import RuleIndex
@@ -25,6 +26,7 @@ from proxy.policy.text import fold
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from proxy.policy.flow_rules import FlowRule, LabelRule
 
 DENIED: Final = "policy_denied"
 DEFAULT_DENY: Final = "default_deny"
@@ -101,6 +103,8 @@ class CompiledPolicy:
         detectors: Iterable[Mapping[str, Any]] = (),
         suppressions: Iterable[Suppression] = (),
         homes: Iterable[str] = (),
+        labels: Iterable[LabelRule] = (),
+        flows: Iterable[FlowRule] = (),
     ) -> None:
         self.version = version
         self.pins = pins or PinRules()
@@ -111,6 +115,7 @@ class CompiledPolicy:
         self._suppressions = tuple(map(CompiledSuppression, suppressions))
         self.compiled = tuple(CompiledRule(rule) for rule in sorted(rules, key=lambda rule: rule.id))
         self.rules: Mapping[str, Rule] = {compiled.id: compiled.rule for compiled in self.compiled}
+        self._flows = CompiledFlows(labels, flows, self.rules.values(), self._homes)
         self._default_allow = Decision(Outcome.ALLOW, DEFAULT_ALLOW, policy_version=version)
         self._default_deny = Decision(Outcome.DENY, DEFAULT_DENY, message=_DEFAULT_MESSAGE, policy_version=version)
         self._index = _Index(self.compiled)
@@ -132,7 +137,18 @@ class CompiledPolicy:
 
     def context_of(self, call: Call) -> EvalContext:
         """Return what conditions are evaluated against for `call`."""
-        return EvalContext(call.arguments or {}, call.tool or "", self._homes)
+        return EvalContext(call.arguments or {}, call.tool or "", self._homes, history=call.history)
+
+    @property
+    def flows(self) -> CompiledFlows | None:
+        """The labels and flows; None where nothing in the policy asks what came before."""
+        return self._flows if self._flows.in_use else None
+
+    def applying(self, call: Call) -> Applying:
+        """Return which labels, flows and questions about earlier calls apply to a call."""
+        if not self._flows.in_use:
+            return NOTHING
+        return self._flows.for_call(call, [compiled.rule for compiled in self.rules_for(call)])
 
     def could_allow(self, call: Call) -> bool:
         """Return whether there may be arguments with which a call of the tool is not denied."""

@@ -65,6 +65,14 @@ class PolicySource:
         return locate(self.nodes, steps)
 
 
+class HasId(Protocol):
+    """A rule of any kind."""
+
+    @property
+    def id(self) -> str:
+        """Its name."""
+
+
 class ParsedFiles(Protocol):
     """Keeps what files were parsed to. Nobody else may be able to write there."""
 
@@ -143,6 +151,8 @@ def compile_sources(sources: Sequence[PolicySource], *, version: str = "", home:
         detectors=[detector.raw() for source in sources for detector in source.content.detectors],
         suppressions=[entry for source in sources for entry in source.content.suppressions],
         homes=homes or ([home] if home else []),
+        labels=[label for source in sources for label in source.content.labels],
+        flows=[flow for source in sources for flow in source.content.flows],
     )
 
 
@@ -242,7 +252,12 @@ def _duplicate_ids(sources: Sequence[PolicySource]) -> list[PolicyProblem]:
     problems: list[PolicyProblem] = []
     for source in sources:
         egress = source.content.egress.rules if source.content.egress else []
-        sections = ((("rules",), source.content.rules), (("egress", "rules"), egress))
+        sections: tuple[tuple[tuple[str | int, ...], Sequence[HasId]], ...] = (
+            (("rules",), source.content.rules),
+            (("egress", "rules"), egress),
+            (("labels",), source.content.labels),
+            (("flows",), source.content.flows),
+        )
         ids = [(rule.id, (*steps, i, "id")) for steps, rules in sections for i, rule in enumerate(rules)]
         for identity, steps in ids:
             if identity in seen:

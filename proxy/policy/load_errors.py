@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
-from proxy.policy.conditions import Condition, Sql
+from proxy.policy.conditions import After, Condition, Earlier, Sql
 from proxy.policy.detector_rules import Detector, Suppression
+from proxy.policy.flow_rules import FlowRule, FlowTarget, FlowTest, LabelRule
+from proxy.policy.rule_parts import Annotations, TestCall
 from proxy.policy.rules import (
-    Annotations,
     DenyRule,
     EgressPolicy,
     EgressRule,
@@ -19,7 +20,6 @@ from proxy.policy.rules import (
     PolicyTest,
     RedactRule,
     RuleTest,
-    TestCall,
     TwoPhaseRule,
 )
 
@@ -149,6 +149,12 @@ _MODELS: Final = (
     EgressPolicy,
     EgressRule,
     Pins,
+    After,
+    Earlier,
+    LabelRule,
+    FlowRule,
+    FlowTarget,
+    FlowTest,
 )
 
 
