@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from proxy.gate.event_recorder import EventRecorder
+from proxy.gate.flows import FlowGate
 from proxy.gate.in_flight import InFlightCalls
 from proxy.gate.issued_names import IssuedNames
 from proxy.gate.mcp_endpoints import McpEndpoints
@@ -27,7 +28,9 @@ from proxy.wire.sse_ping_carrier import KEY_BYTES
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from proxy.core.flows import FlowStore
     from proxy.core.interfaces import EventSink, Policy, Redactor, SharedCalls
+    from proxy.gate.flows import FlowPolicy
     from proxy.gate.tool_catalog import ToolCatalog
     from proxy.gate.two_phase import TwoPhase
 
@@ -53,6 +56,15 @@ class ReaderThreads:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenFlows:
+    """What labels and flows need beside the gate: where marks are kept, and the key of fingerprints."""
+
+    policy: Callable[[], FlowPolicy]
+    store: FlowStore
+    key: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class GateParts:
     """What both directions need."""
 
@@ -67,6 +79,7 @@ class GateParts:
     issued: IssuedNames
     seal_key: bytes  # seals what travels by way of the other side; the same in all workers of a proxy
     endpoints: McpEndpoints
+    flows: FlowGate | None = None
 
 
 class Gate:
@@ -85,6 +98,7 @@ class Gate:
         shared_calls: SharedCalls | None = None,
         seal_key: bytes | None = None,
         mcp_endpoints: Sequence[str] = (),
+        flows: OpenFlows | None = None,
     ) -> None:
         # How long a call took is measured by a clock that never jumps; the wall clock may be set back meanwhile.
         timer = time.monotonic if clock is time.time else clock
@@ -92,6 +106,10 @@ class Gate:
         self.recorder = EventRecorder(sink, redactor, clock, self.threads, timer)
         self.in_flight = InFlightCalls(shared_calls=shared_calls)
         self.endpoints = McpEndpoints(mcp_endpoints, shared_calls)
+        self.flows: FlowGate | None = None
+        if flows is not None:
+            parts_of_flows = (redactor, self.recorder, clock, catalog)
+            self.flows = FlowGate(flows.policy, flows.store, flows.key, *parts_of_flows)
         parts = GateParts(
             policy=policy,
             redactor=redactor,
@@ -104,8 +122,9 @@ class Gate:
             issued=IssuedNames(shared_calls),
             seal_key=seal_key or secrets.token_bytes(KEY_BYTES),
             endpoints=self.endpoints,
+            flows=self.flows,
         )
-        self.plain_requests = PlainRequests(OutboundScanner(redactor, body_limit), self.recorder)
+        self.plain_requests = PlainRequests(OutboundScanner(redactor, body_limit), self.recorder, self.flows)
         self.responses = ResponseGate(parts)
         self.requests = RequestGate(parts, self.plain_requests, body_limit, self.responses.abandon)
 

@@ -26,6 +26,7 @@ from proxy.wire.jsonrpc import is_id
 
 if TYPE_CHECKING:
     from proxy.core.proposals import RunningCommit
+    from proxy.gate.flows import FlowCheck
     from proxy.gate.outbound_scan import Carried
 
 MAX_PLACES = 5
@@ -53,6 +54,7 @@ class CallState:
     proposal_id: str | None = None
     commit: RunningCommit | None = None
     recorded_reason: str | None = None  # what the event gives as its reason, in place of the decision's
+    flows: FlowCheck | None = None  # what came before, where that matters
 
     @property
     def method(self) -> str | None:
@@ -90,6 +92,7 @@ class CallState:
             audit_id=self.call_id,
             retryable=reasons.REASONS[reason].retryable,
             respond=decision.respond if decision else "result",
+            source=self.flows.source if reason == "flow_denied" and self.flows is not None else None,
         )
 
 
@@ -159,6 +162,14 @@ def carried_denial(carried: Carried, server: str, audit_id: str) -> Denial:
     reason = carried.reason
     text = f"{reasons.explain(reason, f'a request to {server}', carried_why(carried))} Audit id: {audit_id}."
     return Denial(reason, sendable(text), carried.redaction.rule, audit_id, reasons.REASONS[reason].retryable)
+
+
+def flow_denial(
+    reason: str, server: str, audit_id: str, rule: str | None = None, why: str = "", source: JsonObject | None = None
+) -> Denial:
+    """Return the refusal of a plain request for the data that it may carry."""
+    text = f"{reasons.explain(reason, f'a request to {server}', why)} Audit id: {audit_id}."
+    return Denial(reason, sendable(text), rule, audit_id, reasons.REASONS[reason].retryable, source=source)
 
 
 def sendable(text: str) -> str:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import structlog
+
 from proxy.audit.pipeline import AuditPipeline
+from proxy.config import COMMIT_SECRET
 from proxy.core.ids import new_id
 from proxy.core.model import AuditEvent
-from proxy.gate.gate import Gate
+from proxy.errors import StoreUnavailableError
+from proxy.flows.fingerprint import KEY_BYTES as FLOW_KEY_BYTES
+from proxy.gate.gate import Gate, OpenFlows
 from proxy.gate.tool_catalog import ToolCatalog
 from proxy.gate.two_phase import TwoPhase
 from proxy.identity.token_file import OperatorTokens
@@ -19,6 +25,7 @@ from proxy.policy.reloader import LivePolicy
 from proxy.redact import builtin
 from proxy.redact.reloader import LiveMasker
 from proxy.runtime.pin_watcher import watch_approvals
+from proxy.store.flow_store import FlowMarks
 from proxy.store.open_store import check_at_start, open_database
 from proxy.store.pin_files import PinFiles
 from proxy.store.proposal_store import Proposals
@@ -28,7 +35,7 @@ from proxy.twophase.keys import open_keys
 from proxy.wire.sse_ping_carrier import KEY_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from proxy.audit.local_log import LocalLog
@@ -38,7 +45,10 @@ if TYPE_CHECKING:
     from proxy.store.database import Database
     from proxy.twophase.sampler import Sampler
 
+log = structlog.get_logger("interlock.flows")
 MASK_KEY_BYTES = 32
+READ_SECONDS = 1.0
+SWEEP_SECONDS = 60.0
 CACHE_KEY_BYTES = 32
 
 
@@ -124,6 +134,7 @@ class Components:
             console_url=settings.console_url or console,
         )
         self.notifier = _open_notifier(settings, self._database, self.two_phase)
+        self.marks = FlowMarks(self._database, _open_reader(settings))
         self.gate = Gate(
             two_phase=self.two_phase,
             catalog=catalog,
@@ -134,6 +145,7 @@ class Components:
             shared_calls=shared_calls,
             seal_key=read_or_make_key(settings.state_dir / "keys" / "seal.key", KEY_BYTES),
             mcp_endpoints=settings.mcp_endpoints,
+            flows=OpenFlows(self.policy.current, self.marks, flow_key(settings, os.environ)),
         )
 
     async def check(self) -> None:
@@ -144,12 +156,24 @@ class Components:
         """Follow changes of the policy, the pins and the proposals. Runs until cancelled."""
         pins = watch_approvals(self.pins, self._approved)
         notices = [self.notifier.run()] if self.notifier is not None else []
-        await asyncio.gather(self.policy.watch(), pins, self.two_phase.sweep_forever(), *notices)
+        sweeps = (self.two_phase.sweep_forever(), self._sweep_marks())
+        await asyncio.gather(self.policy.watch(), pins, *sweeps, *notices)
+
+    async def _sweep_marks(self) -> None:
+        """Delete expired marks every minute, where the policy makes any, until cancelled."""
+        while True:
+            await asyncio.sleep(SWEEP_SECONDS)
+            try:
+                if self.policy.current().flows is not None:
+                    await self.marks.sweep(time.time())
+            except StoreUnavailableError as error:
+                log.warning("expired marks are not swept", error=str(error))
 
     async def close(self) -> None:
         # The gate first: it records the outcome of calls it gives up, and the pipeline last, since all others record.
         self.gate.close()
         await self.two_phase.close()
+        await self.marks.close()
         if self.sampler is not None:
             await self.sampler.close()
         await asyncio.to_thread(self.audit.close)
@@ -165,6 +189,20 @@ class Components:
                 event = AuditEvent(event_id=new_id(), kind="pins_approved", time=time.time(), server=server)
                 self.sink.record_later(event)
             self._tools_changed(server)
+
+
+def flow_key(settings: Settings, environ: Mapping[str, str]) -> bytes:
+    """Return the key of fingerprints. Replicas that share a store share it by the secret that signs their tokens."""
+    if secret := environ.get(COMMIT_SECRET):
+        return hashlib.blake2b(secret.encode(), digest_size=FLOW_KEY_BYTES, person=b"flow key").digest()
+    return read_or_make_key(settings.state_dir / "keys" / "flows.key", FLOW_KEY_BYTES)
+
+
+def _open_reader(settings: Settings) -> Database | None:
+    """Return what marks are read with on the event loop itself: a file's reader waits for nobody."""
+    if settings.postgres:
+        return None
+    return open_database(None, settings.state_dir, timeout=READ_SECONDS, in_thread=False)
 
 
 def _open_sampler(settings: Settings) -> Sampler | None:
