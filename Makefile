@@ -8,6 +8,7 @@ BIN := $(VENV)/bin
 # Four on two processors: much of a test is waiting, for a process to start or to end.
 PROCESSES ?= 4
 NODE := tests/node/node_modules/.installed
+AGENTDOJO := .venv-agentdojo
 
 # Hundreds of processes read the bytecode that the first of them writes.
 unexport PYTHONDONTWRITEBYTECODE
@@ -96,6 +97,18 @@ detectors: $(VENV)/.dev ## precision and recall of every detector on the labelle
 	$(BIN)/python scripts/detector_report.py
 	$(BIN)/python scripts/detector_corpora.py $(ARGS)
 
+.PHONY: flows
+flows: $(VENV)/.dev $(AGENTDOJO)/.installed ## AgentDojo's tasks and injections through the gate, without a model; about 10 minutes
+	$(AGENTDOJO)/bin/python bench/agentdojo/record.py > $(AGENTDOJO)/runs.jsonl
+	$(BIN)/python -m bench.agentdojo.replay $(AGENTDOJO)/runs.jsonl $(ARGS)
+	$(BIN)/python -m bench.agentdojo.wire $(AGENTDOJO)/runs.jsonl
+
+# AgentDojo brings the clients of many models along, so it has an environment and a lock of its own.
+$(AGENTDOJO)/.installed: requirements-agentdojo.lock | $(VENV)/.dev
+	$(BIN)/python -m venv $(AGENTDOJO)
+	$(AGENTDOJO)/bin/pip --quiet --disable-pip-version-check install --require-hashes --no-deps -r requirements-agentdojo.lock
+	touch $@
+
 .PHONY: bench
 bench: $(VENV)/.dev ## every workload beside every competitor, about 10 minutes; writes bench/results and docs/performance.md
 	$(BIN)/python -m bench $(ARGS)
@@ -163,6 +176,7 @@ wheel: $(VENV)/.dev ## build the wheel into dist/
 lock: $(VENV)/.dev ## resolve the dependencies again
 	$(BIN)/uv pip compile $(LOCK_FLAGS) --group build pyproject.toml -o requirements.lock
 	$(BIN)/uv pip compile $(LOCK_FLAGS) --group build --group dev pyproject.toml -c requirements.lock -o requirements-dev.lock
+	echo agentdojo | $(BIN)/uv pip compile $(LOCK_FLAGS) - -o requirements-agentdojo.lock
 
 LOCK_FLAGS := --quiet --upgrade --universal --python-version 3.12 --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from mitmproxy.connection import Client
 
     from addons.held_response import HeldResponse
+    from addons.page_labels import PageLabels
     from addons.sse_rewriter import EventStream
     from proxy.gate.outbound_scan import UploadWatch
     from proxy.gate.router import ResponseRouter
@@ -62,6 +63,8 @@ class FlowState:
     """Rewrites the response, where that is an event stream."""
     scanner: StreamScanner | None = None
     """Looks for MCP in an upload that streams."""
+    page: PageLabels | None = None
+    """Reads a labelled page as it passes."""
     watch: UploadWatch | None = None
     """Looks for secrets in an upload that streams."""
     stream: ClientStream = field(default_factory=ClientStream)

@@ -15,6 +15,7 @@ import structlog
 
 from addons import flow_state as flows
 from addons.held_response import BEGIN_SECONDS, HeldResponse, takes_events
+from addons.page_labels import PageLabels
 from addons.sse_rewriter import EventStream
 from proxy.core.model import Answer, Context, Denial, Forward, Held, InFlightCall, Reject
 from proxy.gate.router import ResponseRouter
@@ -86,7 +87,7 @@ class McpGate:
         self._connections = connections
         self._legacy = LegacyEndpoints(shared_calls)
 
-    def requestheaders(self, flow: http.HTTPFlow) -> None:
+    def requestheaders(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
         """Let a large upload and the messages of gRPC stream, where nothing says MCP; scan them as they go."""
         try:
             request = flow.request
@@ -96,13 +97,32 @@ class McpGate:
                 self._start_stream(flow, int(length) * 4)
             elif request.is_http2 and is_grpc(request.headers.get("content-type", "")):
                 self._start_stream(flow, self._limits.stream_bytes)
+            return self._check_upload(flow) if flow.request.stream else None
         except Exception as error:  # noqa: BLE001  a hook's boundary: any failure refuses
             self._fail(flow, error)
+            return None
 
-    def large_upload(self, flow: http.HTTPFlow) -> None:
+    def large_upload(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
         """Let an upload stream that did not say how large it is, once it is too large to be read whole."""
         try:
             self._start_stream(flow, self._limits.stream_bytes)
+            return self._check_upload(flow) if flow.request.stream else None
+        except Exception as error:  # noqa: BLE001  a hook's boundary: any failure refuses
+            flow.request.stream = False
+            self._fail(flow, error)
+            return None
+
+    def _check_upload(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
+        """Have an upload that streams judged by flows, where any is about it: nothing compares what it holds."""
+        context = flows.context(flow)
+        return self._judge_upload(flow, context) if self._gate.plain_requests.has_flows(context) else None
+
+    async def _judge_upload(self, flow: http.HTTPFlow, context: Context) -> None:
+        try:
+            denial = await self._gate.plain_requests.refuse_upload(context)
+            if denial is not None:
+                flow.request.stream = False
+                flows.answer_refused(flow, 403, denial)
         except Exception as error:  # noqa: BLE001  a hook's boundary: any failure refuses
             flow.request.stream = False
             self._fail(flow, error)
@@ -212,10 +232,30 @@ class McpGate:
             return replace(context, session=flow.request.path, transport="sse")
         return context
 
-    def responseheaders(self, flow: http.HTTPFlow) -> None:
+    def responseheaders(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
         """Choose how a response passes: rewritten event by event, whole, or untouched and unbuffered."""
         try:
             self._choose_response(flow)
+            return self._label_page(flow)
+        except Exception as error:  # noqa: BLE001  a hook's boundary: any failure refuses
+            self._fail(flow, error)
+            flow.kill()
+            return None
+
+    def _label_page(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
+        """Have a page that is not MCP labelled before it is passed on, where policy gives it labels."""
+        state, gate = flows.state_of(flow), self._gate.flows
+        is_mcp = state.router is not None and (state.router.in_flight is not None or state.rewriter is not None)
+        if gate is None or flow.response is None or state.answered or is_mcp:
+            return None
+        context = flows.context(flow)
+        return self._store_page(flow, PageLabels(gate, context)) if gate.labels_pages(context) else None
+
+    async def _store_page(self, flow: http.HTTPFlow, page: PageLabels) -> None:
+        try:
+            if await page.begin() and flow.response is not None and flow.response.stream is True:
+                flow.response.stream = page.feed
+                flows.state_of(flow).page = page
         except Exception as error:  # noqa: BLE001  a hook's boundary: any failure refuses
             self._fail(flow, error)
             flow.kill()
@@ -253,6 +293,8 @@ class McpGate:
             if size > READ_AT_ONCE and rewriter.completes(chunk.data):
                 return self._rewrite_aside(chunk, rewriter, size)
             _rewrite(chunk, rewriter)
+            if rewriter.has_marks:
+                return rewriter.store_marks(chunk.out)
         except Exception as error:
             log.exception("an event stream is cut", server=flows.server_name(chunk.flow), exc_info=error)
         return None
@@ -260,6 +302,7 @@ class McpGate:
     async def _rewrite_aside(self, chunk: ResponseChunk, rewriter: EventStream, size: int) -> None:
         try:
             await self._gate.threads.run(size, partial(_rewrite, chunk, rewriter))
+            await rewriter.store_marks(chunk.out)
         except Exception as error:
             log.exception("an event stream is cut", server=flows.server_name(chunk.flow), exc_info=error)
 
@@ -276,6 +319,8 @@ class McpGate:
     def response(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
         """Take a whole response to an MCP message."""
         try:
+            if (page := flows.state_of(flow).page) is not None:
+                return page.end(flow.response)
             return self._take_response(flow)
         except Exception as error:  # noqa: BLE001  a hook's boundary: any failure refuses
             self._fail(flow, error)
@@ -310,14 +355,27 @@ class McpGate:
             body = decode_body(body, applied, self._limits.response_bytes)
         if len(body) > READ_AT_ONCE:
             return self._replace_aside(flow, response, router, body)
-        _put(response, router.rewrite_whole(body))
+        payloads = router.rewrite_whole(body)
+        if router.marks:
+            return self._put_stored(flow, response, router, payloads)
+        _put(response, payloads)
         return None
+
+    async def _put_stored(
+        self, flow: http.HTTPFlow, response: http.Response, router: ResponseRouter, payloads: list[bytes] | None
+    ) -> None:
+        """Pass a labelled response on once its labels are stored."""
+        try:
+            _put(response, await router.store_marks(payloads))
+        except Exception as error:  # noqa: BLE001  a hook's boundary: any failure refuses
+            self._fail(flow, error)
 
     async def _replace_aside(
         self, flow: http.HTTPFlow, response: http.Response, router: ResponseRouter, body: bytes
     ) -> None:
         try:
-            _put(response, await self._gate.threads.run(len(body), partial(router.rewrite_whole, body)))
+            payloads = await self._gate.threads.run(len(body), partial(router.rewrite_whole, body))
+            _put(response, await router.store_marks(payloads))
         except Exception as error:  # noqa: BLE001  a hook's boundary: any failure refuses
             self._fail(flow, error)
 

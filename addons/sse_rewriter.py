@@ -79,6 +79,17 @@ class EventStream:
         payloads = self._router.rewrite(event.data)
         return event.raw if payloads is None else event.with_data(payloads)
 
+    @property
+    def has_marks(self) -> bool:
+        """Whether what was rewritten brings labels that have to be stored first."""
+        return bool(self._router.marks)
+
+    async def store_marks(self, out: list[bytes]) -> None:
+        """Store what the events in `out` bring; where that fails, one refusal takes the place of them all."""
+        refused = await self._router.store_marks(None)
+        if refused is not None:
+            out[:] = [b"event: message\ndata: " + refusal + b"\n\n" for refusal in refused]
+
     def _learn_session(self, endpoint: str) -> None:
         """Take a legacy stream's message endpoint, where its calls are POSTed to, as its session."""
         target = urlsplit(urljoin(self._request.url, endpoint))

@@ -64,7 +64,8 @@ class WebsocketGate:
             return
         context = _context(flow)
         if not message.from_client:
-            payloads = ResponseRouter(self._gate.responses, context, None, self._key).rewrite(message.content)
+            router = ResponseRouter(self._gate.responses, context, None, self._key)
+            payloads = await router.store_marks(router.rewrite(message.content))
             if payloads:
                 message.content = payloads[0]
             elif payloads is not None:

@@ -41,6 +41,8 @@ TITLES = {
     "All": "Condition: all",
     "Any_": "Condition: any",
     "Not": "Condition: not",
+    "After": "Condition: after",
+    "Earlier": "What came before",
     "RuleTest": "Rule test",
     "PolicyTest": "Policy test",
     "TestCall": "Call of a test",
@@ -54,6 +56,13 @@ TITLES = {
     "Pins": "Pins",
     "Detector": "Detector",
     "Suppression": "Suppression",
+    "LabelRule": "Label",
+    "FlowRule": "Flow",
+    "FlowTarget": "Where a flow ends",
+    "Target": "Exceptions of a flow",
+    "FlowTest": "Flow test",
+    "FlowSource": "Source of a flow test",
+    "FlowRequest": "Request of a flow test",
 }
 RULES = ("AllowRule", "DenyRule", "RedactRule", "TwoPhaseRule")
 EVERY = {"description": "The fields of every kind of rule. The `action` adds more."}
@@ -106,7 +115,7 @@ class Reference:
             return f"list of {self._type(schema['items'])}"
         if schema.get("type") == "object":
             return "mapping"
-        return WORDS[schema["type"]] + _bounds(schema)
+        return WORDS[schema["type"]] + _bounds(schema) if "type" in schema else "any value"
 
     def _named(self, name: str) -> str:
         model = self._models[name]

@@ -38,6 +38,7 @@ class Commands(LazyGroup):
         CommandEntry("probe", "Run an MCP server in a sandbox and report what its tools really do.", LOCAL),
         CommandEntry("policy", "Check, test, explain and replay policies.", POLICY),
         CommandEntry("pins", "List and approve the pinned tools of MCP servers.", POLICY),
+        CommandEntry("flows", "Show and clear the labels that agents carry.", POLICY),
         CommandEntry("audit", "Find, summarise, export and verify recorded calls.", AUDIT),
         CommandEntry("console", "Open the web console of the running proxy, logged in by a one-time link.", OPERATORS),
         CommandEntry("proposals", "List, approve and reject what agents propose.", OPERATORS),

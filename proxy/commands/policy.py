@@ -32,14 +32,16 @@ from proxy.commands.terminal import (
 )
 from proxy.core.model import Call
 from proxy.errors import PolicyError
+from proxy.flows.flow_tests import run_flow_tests
 from proxy.policy.detector_rules import lint_detectors
 from proxy.policy.explain import ConditionTrace, Explanation
 from proxy.policy.explain import explain as explain_call
-from proxy.policy.lint import lint, lint_egress, lint_limits
+from proxy.policy.lint import lint, lint_egress, lint_flows, lint_limits
 from proxy.policy.load import PolicyFileError, PolicySource, compile_sources, load_policy, load_sources
 from proxy.policy.replay import recorded_call
+from proxy.policy.rule_parts import TestCall
 from proxy.policy.rule_tests import Coverage, TestResult, coverage, run_policy_tests, run_tests
-from proxy.policy.rules import EgressRule, PolicyFile, Rule, TestCall, describe_coverage
+from proxy.policy.rules import EgressRule, PolicyFile, Rule, describe_coverage
 from proxy.redact import builtin
 from proxy.system.package_data import DEFAULT_PROFILE, profile_file
 
@@ -130,8 +132,15 @@ def _remarks(sources: tuple[PolicySource, ...], policy: CompiledPolicy) -> list[
             positions[judged.id] = _position(source, "egress", "rules", position)
         for position, limit in enumerate(source.content.limits):
             positions[limit.id] = _position(source, "limits", position)
+        for position, flow in enumerate(source.content.flows):
+            positions[flow.id] = _position(source, "flows", position)
+        for position, label in enumerate(source.content.labels):
+            positions[label.id] = _position(source, "labels", position)
     limits = [limit for source in sources for limit in source.content.limits]
-    on_rules = (*lint(rules, policy.default), *lint_limits(limits), *lint_egress(policy.egress.section))
+    labels = [label for source in sources for label in source.content.labels]
+    flows = [flow for source in sources for flow in source.content.flows]
+    on_others = (*lint_limits(limits), *lint_egress(policy.egress.section), *lint_flows(labels, flows, rules))
+    on_rules = (*lint(rules, policy.default), *on_others)
     return [
         *({"at": positions[r.rule], "rule": r.rule, "kind": r.kind, "message": r.message} for r in on_rules),
         *(
@@ -156,8 +165,11 @@ def run(path: PolicyPath = None, *, as_json: AsJson = False) -> None:
     ]
     limits = [limit for source in sources for limit in source.content.limits]
     tests = [test for source in sources for test in source.content.tests]
-    results = (*run_tests(rules, egress, limits), *run_policy_tests(compile_sources(sources), tests))
-    covered = coverage([*rules, *egress, *limits], results)
+    labels = [label for source in sources for label in source.content.labels]
+    flows = [flow for source in sources for flow in source.content.flows]
+    whole = run_policy_tests(compile_sources(sources), tests)
+    results = (*run_tests(rules, egress, limits), *run_flow_tests(labels, flows), *whole)
+    covered = coverage([*rules, *egress, *limits, *flows], results)
     failed = [result for result in results if not result.passed]
     if as_json:
         shown = [

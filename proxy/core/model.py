@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, dataclass_transform
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    from proxy.core.flows import History
     from proxy.core.limits import Charge
     from proxy.core.proposals import RunningCommit, Terms
 
@@ -150,6 +151,8 @@ class Call:
     tool: str | None = None
     arguments: JsonObject | None = None
     hints: Hints = UNSAID
+    history: History | None = None
+    """What the agent did and read before, where a rule asks about that."""
 
 
 @frozen()
@@ -255,16 +258,22 @@ class Denial:
     respond: Respond = "result"
     retry_after: int | None = None
     """In how many seconds it may be tried again, where that is known."""
+    source: JsonObject | None = None
+    """Where the data came from that may not go on."""
 
     def data(self) -> JsonObject:
         """Return the machine-readable form, which is put in `_meta` or in an error's `data`."""
-        said: JsonObject = {
+        told: JsonObject = {
             "reason": self.reason,
             "rule": self.rule,
             "audit_id": self.audit_id,
             "retryable": self.retryable,
         }
-        return said if self.retry_after is None else {**said, "retry_after": self.retry_after}
+        if self.retry_after is not None:
+            told["retry_after"] = self.retry_after
+        if self.source is not None:
+            told["source"] = self.source
+        return told
 
 
 SCHEMA_VERSION = 1

@@ -46,6 +46,11 @@ REASONS: dict[str, Reason] = {
         ),
         Reason("halted", "An operator has halted it.", "Stop, and tell the user. Do not go on in another way."),
         Reason(
+            "flow_denied",
+            "It would send on data that policy keeps from going there, or comes too soon after such data was read.",
+            "Do not send the data in another form or in pieces; ask the user, or go on without it.",
+        ),
+        Reason(
             "two_phase_required",
             "Policy allows this tool only in two steps: a proposal, then a commit.",
             "Propose it first.",

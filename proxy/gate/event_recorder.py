@@ -28,6 +28,7 @@ from proxy.wire.jsonrpc import serialise
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from proxy.core.flows import Mark
     from proxy.core.interfaces import EventSink, Redactor
     from proxy.core.limits import Exceeded
     from proxy.gate.gate import ReaderThreads
@@ -197,6 +198,21 @@ class EventRecorder:
             )
         )
 
+    def labelled(self, mark: Mark) -> None:
+        """Record which labels a result brought; of a page that was fetched, this is the event that denials name."""
+        self._later(
+            AuditEvent(
+                kind="labelled",
+                time=self._clock(),
+                call_id=mark.call_id,
+                agent=mark.agent,
+                server=mark.server,
+                session=mark.session,
+                tool=mark.tool,
+                detail={"labels": list(mark.labels), "complete": mark.complete},
+            )
+        )
+
     def observed(self, context: Context, in_flight: InFlightCall | None, detail: JsonObject) -> None:
         """Record what a server was observed to do, in a call or outside any."""
         try:
@@ -325,7 +341,7 @@ def _detail(state: CallState) -> JsonObject:
         detail["limits"] = [_beyond(one) for one in state.limits]
     if state.halted is not None:
         detail["halt_id"] = state.halted
-    return detail
+    return detail if state.flows is None else {**detail, **state.flows.detail()}
 
 
 def _beyond(one: Exceeded) -> JsonObject:

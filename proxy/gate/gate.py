@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from proxy.gate.credential_owners import CredentialOwners
 from proxy.gate.event_recorder import EventRecorder
+from proxy.gate.flows import FlowGate
 from proxy.gate.halts import ActiveHalts
 from proxy.gate.in_flight import InFlightCalls
 from proxy.gate.issued_names import IssuedNames
@@ -30,8 +31,10 @@ from proxy.wire.sse_ping_carrier import KEY_BYTES
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from proxy.core.flows import FlowStore
     from proxy.core.interfaces import EventSink, Policy, Redactor, SharedCalls
     from proxy.core.model import Decision, EgressRequest
+    from proxy.gate.flows import FlowPolicy
     from proxy.gate.tool_catalog import ToolCatalog
     from proxy.gate.two_phase import TwoPhase
 
@@ -57,6 +60,15 @@ class ReaderThreads:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenFlows:
+    """What labels and flows need beside the gate: where marks are kept, and the key of fingerprints."""
+
+    policy: Callable[[], FlowPolicy]
+    store: FlowStore
+    key: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class GateParts:
     """What both directions need."""
 
@@ -73,6 +85,7 @@ class GateParts:
     endpoints: McpEndpoints
     limits: CallLimits
     halts: ActiveHalts
+    flows: FlowGate | None = None
 
 
 class Gate:
@@ -93,6 +106,7 @@ class Gate:
         mcp_endpoints: Sequence[str] = (),
         limits: CallLimits | None = None,
         halts: ActiveHalts | None = None,
+        flows: OpenFlows | None = None,
     ) -> None:
         # How long a call took is measured by a clock that never jumps; the wall clock may be set back meanwhile.
         timer = time.monotonic if clock is time.time else clock
@@ -101,6 +115,10 @@ class Gate:
         self.in_flight = InFlightCalls(shared_calls=shared_calls)
         self.endpoints = McpEndpoints(mcp_endpoints, shared_calls)
         seal_key = seal_key or secrets.token_bytes(KEY_BYTES)
+        self.flows: FlowGate | None = None
+        if flows is not None:
+            parts_of_flows = (redactor, self.recorder, clock, catalog)
+            self.flows = FlowGate(flows.policy, flows.store, flows.key, *parts_of_flows)
         parts = GateParts(
             policy=policy,
             redactor=redactor,
@@ -115,11 +133,13 @@ class Gate:
             endpoints=self.endpoints,
             limits=limits or CallLimits(None),
             halts=halts if halts is not None else ActiveHalts(),
+            flows=self.flows,
         )
         self.limits, self.halts = parts.limits, parts.halts
         owners = CredentialOwners(seal_key, shared_calls)
         scanner = OutboundScanner(redactor, body_limit, owners)
-        self.plain_requests = PlainRequests(scanner, self.recorder, parts.halts, partial(_judge_host, policy))
+        judge = partial(_judge_host, policy)
+        self.plain_requests = PlainRequests(scanner, self.recorder, parts.halts, judge, self.flows)
         self.responses = ResponseGate(parts)
         self.requests = RequestGate(parts, self.plain_requests, body_limit, self.responses.abandon)
 

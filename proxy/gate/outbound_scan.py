@@ -190,6 +190,17 @@ class OutboundScanner:
             self._clean.clear()
         self._clean[head] = rules
 
+    def read(self, context: Context, headers: Headers, body: bytes) -> Json | None:
+        """Return all that a request carries as one value, its host too; None where some of it cannot be read."""
+        head = _head(context.target, headers, mcp=False)
+        # The headers first: of very many names the last are remembered.
+        value: JsonObject = {"headers": head["headers"], "host": context.server, **head}
+        try:
+            value["body"] = _read(body, headers, self._limit) if body else ""
+        except WireError:
+            return None
+        return value
+
     def watch(self, context: Context, headers: Headers, limit: int) -> UploadWatch | None:
         """Return what scans a body that streams; None where no rule asks for that."""
         rules = [rule for rule in request_rules(context) if "body" in parts_of(rule)]

@@ -9,17 +9,21 @@ import structlog
 
 from proxy.core import reasons
 from proxy.core.model import Context, Denial, EgressRequest, Outcome, Pass, Reject, Verdict
+from proxy.errors import StoreUnavailableError
+from proxy.gate.flows import DENIED
 from proxy.gate.halts import why_halted
-from proxy.gate.refusal import carried_denial, egress_denial, egress_reason, may_leave, sendable
+from proxy.gate.refusal import carried_denial, egress_denial, egress_reason, flow_denial, may_leave, sendable
 from proxy.policy.hosts import read_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy.core.model import Decision
+    from proxy.core.model import Decision, Json
     from proxy.gate.event_recorder import EventRecorder
+    from proxy.gate.flows import FlowGate
     from proxy.gate.halts import ActiveHalts
     from proxy.gate.outbound_scan import Carried, OutboundScanner, UploadWatch
+    from proxy.policy.flows import Applying
     from proxy.wire.mcp import Headers
 
 log = structlog.get_logger("interlock.gate")
@@ -34,13 +38,17 @@ class PlainRequests:
         recorder: EventRecorder,
         halts: ActiveHalts,
         judge: Callable[[EgressRequest], Decision | None] = lambda _: None,
+        flows: FlowGate | None = None,
     ) -> None:
         self.scanner = scanner
         self._recorder = recorder
         self._halts = halts
         self._judge = judge
+        self._flows = flows
 
-    def decide(self, context: Context, carried: Carried | None) -> Verdict:
+    async def decide(
+        self, context: Context, carried: Carried | None, headers: Headers = (), body: bytes = b""
+    ) -> Verdict:
         """Return whether a request may go where it wants to, carrying what was found in it."""
         if (halted := self.refuse_halted(context)) is not None:
             return Reject(halted, 403)
@@ -50,7 +58,39 @@ class PlainRequests:
             return Reject(denial, 403)
         if context.egress is not None and context.egress.shadow:
             self._recorder.record_event("request_shadowed", context.egress.reason, context, "allow")
+        if self._flows is not None and (applying := self._flows.request_flows(context)) is not None:
+            denial = await self._judge_flows(applying, context, self.scanner.read(context, headers, body))
+            return Pass() if denial is None else Reject(denial, 403)
         return Pass()
+
+    def has_flows(self, context: Context) -> bool:
+        """Return whether some flow is about requests to where this one goes."""
+        applying = self._flows.request_flows(context) if self._flows is not None else None
+        return applying is not None and bool(applying.flows)
+
+    async def refuse_upload(self, context: Context) -> Denial | None:
+        """Return the refusal of an upload that is too large to be read whole; None where no flow is about it."""
+        if self._flows is None or (applying := self._flows.request_flows(context)) is None:
+            return None
+        return await self._judge_flows(applying, context, None)
+
+    async def _judge_flows(self, applying: Applying, context: Context, sent: Json | None) -> Denial | None:
+        """Return the refusal of a request by a flow; `sent` is None where it cannot be read."""
+        assert self._flows is not None
+        server = context.server
+        try:
+            check = await self._flows.judge_request(context, applying, sent, complete=sent is not None)
+        except StoreUnavailableError as error:
+            log.warning("refusing without the store", server=server, error=str(error))
+            audit_id = self._recorder.record_refusal("request_refused", "store_unavailable", context)
+            return flow_denial("store_unavailable", server, audit_id)
+        if check.hit is None:
+            if check.noted:
+                self._recorder.record_event("request_reported", DENIED, context, "allow", check.detail())
+            return None
+        rule = check.hit.flow.rule.id
+        audit_id = self._recorder.record_refusal("request_refused", DENIED, context, rule=rule, **check.detail())
+        return flow_denial(DENIED, server, audit_id, rule, check.hit.why, check.source)
 
     def watch_upload(self, context: Context, headers: Headers, limit: int) -> UploadWatch | Denial | None:
         """Return what scans a body that streams, a refusal by its head, or None where no rule asks for either."""

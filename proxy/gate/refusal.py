@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from proxy.core.limits import Charge, Exceeded
     from proxy.core.proposals import RunningCommit
+    from proxy.gate.flows import FlowCheck
     from proxy.gate.outbound_scan import Carried
 
 MAX_PLACES = 5
@@ -61,6 +62,7 @@ class CallState:
     limits: Sequence[Exceeded] = ()  # the limits that it went, or would go, beyond
     retry_after: int | None = None  # in how many seconds there is room for it again
     halted: str | None = None  # the halt that refuses it
+    flows: FlowCheck | None = None  # what came before, where that matters
 
     @property
     def method(self) -> str | None:
@@ -100,6 +102,7 @@ class CallState:
             and (reason != "limit_exceeded" or self.retry_after is not None),
             respond=decision.respond if decision else "result",
             retry_after=self.retry_after,
+            source=self.flows.source if reason == "flow_denied" and self.flows is not None else None,
         )
 
     def _when(self) -> str:
@@ -172,6 +175,14 @@ def carried_denial(carried: Carried, server: str, audit_id: str) -> Denial:
     reason = carried.reason
     text = f"{reasons.explain(reason, f'a request to {server}', carried_why(carried))} Audit id: {audit_id}."
     return Denial(reason, sendable(text), carried.redaction.rule, audit_id, reasons.REASONS[reason].retryable)
+
+
+def flow_denial(
+    reason: str, server: str, audit_id: str, rule: str | None = None, why: str = "", source: JsonObject | None = None
+) -> Denial:
+    """Return the refusal of a plain request for the data that it may carry."""
+    text = f"{reasons.explain(reason, f'a request to {server}', why)} Audit id: {audit_id}."
+    return Denial(reason, sendable(text), rule, audit_id, reasons.REASONS[reason].retryable, source=source)
 
 
 def sendable(text: str) -> str:

@@ -101,6 +101,7 @@ class RequestGate:
         self._endpoints = parts.endpoints
         self._limits = parts.limits
         self._halts = parts.halts
+        self._flows = parts.flows
         self._plain_requests = plain_requests
         self._body_limit = body_limit
         self._end_call = end_call
@@ -128,7 +129,7 @@ class RequestGate:
         if isinstance(reading, NotMcp):
             if body and self._endpoints.takes_only_mcp(state.context, head):
                 return await self._refuse(state, "not_mcp")
-            return self._plain_requests.decide(state.context, carried)
+            return await self._plain_requests.decide(state.context, carried, head, body)
         state.reading = reading
         if isinstance(reading, RefusedBody):
             return await self._refuse(state, reading.reason, why=sentence(reading.detail))
@@ -231,6 +232,7 @@ class RequestGate:
             return await self._refuse(state, "halted", refusal_of_halt)
         # This uses nothing up. The token is consumed only when all else has passed, so a refused call costs none.
         checked = await self._check_commit(phase_call, state)
+        await self._recall(state)
         found = state.findings
         if state.is_small:
             refused, masked = self._weigh(message, state)
@@ -284,6 +286,8 @@ class RequestGate:
         # Again: people may have taken long to approve it.
         if (refusal_of_halt := self._halted(state)) is not None:
             return await self._refuse(state, "halted", refusal_of_halt)
+        if state.flows is not None and self._flows is not None:
+            await self._flows.settle(state)
         # The bytes that reading made known are those of the message as it came: of no use once it was changed.
         encoded = reading.encoded if masked is reading.message else None
         verdict: Verdict | None = None
@@ -311,6 +315,11 @@ class RequestGate:
         if decision is None or decision.outcome is not Outcome.TWO_PHASE or self._is_held(decision):
             return None
         return "two_phase_required", self._two_phase.how_to_propose(state) if self._two_phase else ""
+
+    async def _recall(self, state: CallState) -> None:
+        """Read what came before a call, where policy asks about it. Raises StoreUnavailableError."""
+        if self._flows is not None and (policy := self._flows.asks(state.call)) is not None:
+            await self._flows.recall(state, policy)
 
     def _carried_refusal(self, message: Message) -> Message | None:
         """Return the refusal of a server's request that a client's answer to our `ping` brings back, if it does."""
@@ -357,6 +366,7 @@ class RequestGate:
             return checked
         # People take their time: the policy that counts is the one in force when the call is made.
         message, state.findings = without_our_answers(reading.message), found
+        await self._recall(state)
         refusal, masked = await self._threads.run(state.size, self._weigh, message, state)
         if refusal is not None:
             return await self._refuse(state, *refusal)
@@ -412,12 +422,15 @@ class RequestGate:
         if self._catalog is not None and call.tool is not None:
             hints, objection = self._catalog.look_up(call.server, call.tool, policy.pins)
             if hints is not UNSAID:
-                call = state.call = Call(call.method, call.server, call.agent, call.tool, call.arguments, hints)
+                named = (call.method, call.server, call.agent, call.tool, call.arguments)
+                call = state.call = Call(*named, hints, call.history)
         decision = policy.decide(call)
         if not isinstance(decision, Decision):
             raise TypeError(f"the policy gave {type(decision).__name__}, not a Decision")
         if call.method.startswith(TASK_METHODS):
             decision = replace(decision, redactions=self._messages.for_request(state.context, call, decision))
+        if state.flows is not None and decision.outcome is not Outcome.DENY and self._flows is not None:
+            decision = self._flows.judge(state, decision)
         state.decision = decision
         # Named one by one: an outcome that is none of these two, such as one that a later version adds, refuses.
         if decision.outcome is not Outcome.ALLOW and decision.outcome is not Outcome.TWO_PHASE:

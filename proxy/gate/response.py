@@ -23,6 +23,9 @@ from proxy.wire.jsonrpc import reencode
 from proxy.wire.mcp_exchange import is_plain_result
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from proxy.core.flows import Mark
     from proxy.gate.gate import GateParts
     from proxy.gate.tool_catalog import ToolFinding
 
@@ -44,6 +47,23 @@ class ResponseGate:
         self._issued = parts.issued
         self._messages = ServerMessages(parts)
         self._endpoints = parts.endpoints
+        self._flows = parts.flows
+
+    def bring(self, in_flight: InFlightCall, value: Any) -> Sequence[Mark]:
+        """Return what has to be stored before what a server sent for a call is passed on. May raise."""
+        return self._flows.bring(in_flight, value) if self._flows is not None else ()
+
+    async def store(self, marks: Sequence[Mark]) -> None:
+        """Store what results bring. Raises StoreUnavailableError: then they are not passed on."""
+        if self._flows is not None:
+            await self._flows.store(marks)
+
+    def unstored(self, in_flight: InFlightCall | None) -> JsonObject | None:
+        """Return the answer in place of one whose labels could not be stored; None where nobody waits for one."""
+        if in_flight is None or in_flight.message.id is None:
+            return None
+        self._recorder.record_refusal("result_withheld", "store_unavailable", in_flight.context)
+        return self._withheld(in_flight, in_flight.message.id, "store_unavailable")
 
     def find(self, context: Context, message_id: object) -> InFlightCall | None:
         """Return the call of this session that a response of this id answers, if any."""

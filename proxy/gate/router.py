@@ -6,14 +6,20 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import structlog
+
 from proxy.core.json_codec import read_quickly
 from proxy.core.model import Context, InFlightCall, JsonObject, Kind, Message, MessageId, Redaction
+from proxy.errors import StoreUnavailableError
 from proxy.wire.jsonrpc import reencode
 from proxy.wire.mcp import PROTOCOL_VERSION
 from proxy.wire.sse_ping_carrier import PREFIX, carried
 
 if TYPE_CHECKING:
+    from proxy.core.flows import Mark
     from proxy.gate.response import ResponseGate
+
+log = structlog.get_logger("interlock.gate")
 
 TOOLS_CHANGED = "notifications/tools/list_changed"
 SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
@@ -88,6 +94,9 @@ class ResponseRouter:
         self._key = seal_key
         self._shared = shared
         self._stand_in: InFlightCall | None = None  # for messages on a stream that belongs to no call
+        self._labelled: set[tuple[str, ...]] = set()  # labels of messages beside answers
+        self._last: object = None  # the id of the last response
+        self.marks: list[Mark] = []  # what has to be stored before what was rewritten is passed on
 
     def share(self) -> None:
         """Let other workers know of the call: its answer may come to one of them."""
@@ -144,18 +153,43 @@ class ResponseRouter:
             return taken
         if not ("result" in value or "error" in value):
             return self._take_aside(value)
-        message_id = value.get("id")
+        self._last = message_id = value.get("id")
         if self._key is not None and isinstance(message_id, str) and message_id.startswith(PREFIX):
             answers = carried(message_id, self._key)
             if answers is not None:
                 return list(answers)
         if (in_flight := self._call_of(message_id)) is None:
             observed = self._responses.on_unmatched_response(self.context, value)
+            self._bring(self._responses.stand_in(self.context, None), observed)
             return self._take_aside(value) if observed is value else [observed]
         if self._shared is not None and in_flight.message.method == "initialize":
             self._learn_revision(value.get("result"), "protocolVersion")
         observed = self._responses.observe(in_flight, value, body)
+        self._bring(in_flight, observed)
         return None if observed is value else [observed]
+
+    def _bring(self, in_flight: InFlightCall, value: Any) -> None:
+        self.marks.extend(self._responses.bring(in_flight, value))
+
+    def _bring_aside(self, in_flight: InFlightCall, value: Any) -> None:
+        """Take the labels of what comes beside an answer: once, where nothing of its content is kept."""
+        for mark in self._responses.bring(in_flight, value):
+            if mark.shingles or mark.values or mark.labels not in self._labelled:
+                self._labelled.add(mark.labels)
+                self.marks.append(mark)
+
+    async def store_marks(self, payloads: list[bytes] | None) -> list[bytes] | None:
+        """Return what to pass on, as `rewrite` gave it, once what it brings is stored; a refusal where that fails."""
+        marks, self.marks = self.marks, []
+        if not marks:
+            return payloads
+        try:
+            await self._responses.store(marks)
+        except StoreUnavailableError as error:
+            log.warning("a result is withheld: its labels cannot be stored", error=str(error))
+            refusal = self._responses.unstored(self.in_flight or self._responses.find(self.context, self._last))
+            return [] if refusal is None else [reencode(refusal)]
+        return payloads
 
     def _take_aside(self, value: Any) -> list[Any] | None:
         """Take what comes beside the answer to a call: it is masked as the answer is."""
@@ -165,7 +199,9 @@ class ResponseRouter:
             beside = shared.beside
         if beside is None:
             return self._take_unrelated(value)
-        if (masked := self._responses.mask_aside(beside, value)) is value:
+        masked = self._responses.mask_aside(beside, value)
+        self._bring_aside(beside if shared is None else self._responses.stand_in(self.context, None), masked)
+        if masked is value:
             return None
         return [] if shared is not None and shared.is_refusal(masked) else [masked]
 
@@ -175,6 +211,7 @@ class ResponseRouter:
             return None
         self._stand_in = self._responses.stand_in(self.context, self._stand_in)
         masked = self._responses.mask_aside(self._stand_in, value)
+        self._bring_aside(self._stand_in, masked)
         if masked is value:
             return None
         return [] if masked.get("id") == self._stand_in.message.id else [masked]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import ipaddress
 import shlex
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 from pydantic.types import StrictBool, StrictFloat, StrictInt, StrictStr
 
 from proxy.policy.arg_path import parse_arg
@@ -75,6 +76,26 @@ def _check_command(text: str) -> str:
     return text
 
 
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+LONGEST = 31 * 86_400.0
+
+
+def _read_seconds(value: Any) -> Any:
+    """Return a duration in seconds: a number is one already; what is no duration is left for pydantic to refuse."""
+    if not isinstance(value, str):
+        return value
+    number, unit = value.strip()[:-1], value.strip()[-1:]
+    if unit not in _UNITS or not number.isascii() or not number.isdigit():
+        raise ValueError("not a duration; write it like 30s, 10m, 12h or 2d")
+    return int(number) * _UNITS[unit]
+
+
+type Seconds = Annotated[
+    float,
+    BeforeValidator(_read_seconds, json_schema_input_type=float | str),
+    Field(gt=0, le=LONGEST),
+]
+type Word = Annotated[StrictStr, Field(pattern=r"^[a-z][a-z0-9_-]*$", max_length=60)]
 type NonEmptyStr = Annotated[StrictStr, Field(min_length=1)]
 type Regex = Annotated[StrictStr, Field(min_length=1), AfterValidator(_check_regex)]
 type Glob = Annotated[NonEmptyStr, AfterValidator(check_glob)]
@@ -258,23 +279,75 @@ class Not(Strict):
     not_: When = Field(alias="not", description="The condition that must not hold.")
 
 
-def conditions_in(when: When | None) -> Iterator[Condition]:
-    """Return every single condition of a tree."""
+class Earlier(Strict):
+    """What the agent did or read before: calls by server, tool and arguments, or results by label."""
+
+    servers: NonEmptyList[Glob] | None = Field(default=None, description="Globs over server names.")
+    tools: NonEmptyList[Glob] | None = Field(default=None, description="Globs over tool names.")
+    methods: NonEmptyList[Glob] | None = Field(
+        default=None, description="Globs over MCP methods; tools/call if absent."
+    )
+    where: When | None = Field(default=None, description="The condition on the arguments of that call.")
+    labels: NonEmptyList[Word] | None = Field(
+        default=None, description="In place of a call: a result with one of these labels."
+    )
+
+    @model_validator(mode="after")
+    def _calls_or_labels(self) -> Earlier:
+        calls = self.model_fields_set - {"labels"}
+        if bool(calls) == (self.labels is not None):
+            raise ValueError("after: names a call (servers, tools, methods, where), or labels, not both")
+        if any(isinstance(part, After) for part in _leaves(self.where)):
+            raise ValueError(
+                "after: inside after: cannot be followed; write two rules, the first of which gives a label"
+            )
+        return self
+
+    @property
+    def label(self) -> str:
+        """The label under which such calls are remembered. No rule can give it: it starts with a sign."""
+        said = self.model_dump_json(by_alias=True, exclude_none=True)
+        return "#" + hashlib.blake2b(said.encode(), digest_size=12).hexdigest()
+
+    @property
+    def remembered(self) -> frozenset[str]:
+        """The labels of which one has to be there."""
+        return frozenset(self.labels) if self.labels is not None else frozenset({self.label})
+
+
+class After(Strict):
+    """The agent did or read something before, no longer ago than this."""
+
+    after: Earlier = Field(description="The call, or the label of a result, that came before.")
+    within: Seconds = Field(default=600.0, description="How long ago at most: 30s, 10m, 12h; 10 minutes if absent.")
+
+
+def _leaves(when: When | None) -> Iterator[Condition | After]:
     match when:
         case All(all=parts) | Any_(any=parts):
             for part in parts:
-                yield from conditions_in(part)
+                yield from _leaves(part)
         case Not(not_=part):
-            yield from conditions_in(part)
-        case Condition():
+            yield from _leaves(part)
+        case Condition() | After():
             yield when
+
+
+def earlier_in(when: When | None) -> Iterator[After]:
+    """Return every part of a tree that is about what came before."""
+    return (leaf for leaf in _leaves(when) if isinstance(leaf, After))
+
+
+def conditions_in(when: When | None) -> Iterator[Condition]:
+    """Return every single condition of a tree."""
+    return (leaf for leaf in _leaves(when) if isinstance(leaf, Condition))
 
 
 def _form(value: Any) -> str | None:
     if isinstance(value, dict):
-        forms = [key for key in ("all", "any", "not") if key in value] or ["condition"]
+        forms = [key for key in ("all", "any", "not", "after") if key in value] or ["condition"]
         return forms[0] if len(forms) == 1 else None
-    by_model: dict[type[Any], str] = {All: "all", Any_: "any", Not: "not", Condition: "condition"}
+    by_model: dict[type[Any], str] = {All: "all", Any_: "any", Not: "not", After: "after", Condition: "condition"}
     return by_model.get(type(value))
 
 
@@ -282,10 +355,13 @@ type When = Annotated[
     Annotated[All, Tag("all")]
     | Annotated[Any_, Tag("any")]
     | Annotated[Not, Tag("not")]
+    | Annotated[After, Tag("after")]
     | Annotated[Condition, Tag("condition")],
     Discriminator(
         _form,
         custom_error_type="when_form",
-        custom_error_message="write one of all: [...], any: [...], not: {...} or a condition {arg: ..., ...}",
+        custom_error_message=(
+            "write one of all: [...], any: [...], not: {...}, after: {...} or a condition {arg: ..., ...}"
+        ),
     ),
 ]

@@ -16,6 +16,7 @@ from proxy.policy.compiled_rule import POLICY_ERROR, CompiledRule, Hit
 from proxy.policy.detector_rules import CompiledSuppression, Suppression
 from proxy.policy.egress import CompiledEgress
 from proxy.policy.eval_context import EvalContext
+from proxy.policy.flows import NOTHING, Applying, CompiledFlows
 from proxy.policy.globs import is_glob
 from proxy.policy.home import UNKNOWN_HOMES
 from proxy.policy.limits import CompiledLimits
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from proxy.core.limits import Charge
-
+    from proxy.policy.flow_rules import FlowRule, LabelRule
 
 DENIED: Final = "policy_denied"
 DEFAULT_DENY: Final = "default_deny"
@@ -106,6 +107,8 @@ class CompiledPolicy:
         suppressions: Iterable[Suppression] = (),
         homes: Iterable[str] = (),
         limits: Iterable[Limit] = (),
+        labels: Iterable[LabelRule] = (),
+        flows: Iterable[FlowRule] = (),
     ) -> None:
         self.version = version
         self.files: tuple[Path, ...] = ()
@@ -119,6 +122,7 @@ class CompiledPolicy:
         self.compiled = tuple(CompiledRule(rule) for rule in sorted(rules, key=lambda rule: rule.id))
         self.rules: Mapping[str, Rule] = {compiled.id: compiled.rule for compiled in self.compiled}
         self.offers_tasks = any(map(_is_task_rule, self.rules.values()))
+        self._flows = CompiledFlows(labels, flows, self.rules.values(), self._homes)
         self._default_allow = Decision(Outcome.ALLOW, DEFAULT_ALLOW, policy_version=version)
         self._default_deny = Decision(Outcome.DENY, DEFAULT_DENY, message=_DEFAULT_MESSAGE, policy_version=version)
         self._index = _Index(self.compiled)
@@ -165,7 +169,18 @@ class CompiledPolicy:
 
     def context_of(self, call: Call) -> EvalContext:
         """Return what conditions are evaluated against for `call`."""
-        return EvalContext(call.arguments or {}, call.tool or "", self._homes)
+        return EvalContext(call.arguments or {}, call.tool or "", self._homes, history=call.history)
+
+    @property
+    def flows(self) -> CompiledFlows | None:
+        """The labels and flows; None where nothing in the policy asks what came before."""
+        return self._flows if self._flows.in_use else None
+
+    def applying(self, call: Call) -> Applying:
+        """Return which labels, flows and questions about earlier calls apply to a call."""
+        if not self._flows.in_use:
+            return NOTHING
+        return self._flows.for_call(call, [compiled.rule for compiled in self.rules_for(call)])
 
     def could_allow(self, call: Call) -> bool:
         """Return whether there may be arguments with which a call of the tool is not denied."""

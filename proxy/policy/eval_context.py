@@ -12,6 +12,7 @@ from proxy.policy.text import fold
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from proxy.core.flows import History
     from proxy.core.model import JsonObject
 
 WRONG_TYPE: Final = "wrong_type"
@@ -57,6 +58,8 @@ class EvalContext:
     memo: dict[str, Any] = field(default_factory=dict[str, Any])
     guess: int = 1
     unknown: Trouble | None = None
+    history: History | None = None
+    """What the agent did and read before; None where nobody asked for it."""
     _names: Mapping[str, Sequence[str]] | None = None
 
     def names(self, folded: str) -> Sequence[str]:

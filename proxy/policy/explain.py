@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy.policy.arg_path import parse_arg
 from proxy.policy.command_operator import CommandView
-from proxy.policy.conditions import All, Any_, Condition, Not, When
+from proxy.policy.conditions import After, All, Any_, Condition, Not, When
 from proxy.policy.decide import CompiledPolicy, name_variants
 from proxy.policy.hosts import UrlViews
 from proxy.policy.limit_values import show_amount
 from proxy.policy.operators import OPERATORS, compile_when
+from proxy.policy.past import Past
 from proxy.policy.path_operator import PathSet
 from proxy.policy.paths import PathViews
 from proxy.policy.rules import describe_coverage
@@ -94,7 +95,8 @@ class Explanation:
 
 
 def explain(policy: CompiledPolicy, call: Call) -> Explanation:
-    """Decide `call` and return how each rule contributed."""
+    """Decide `call` and return how each rule contributed. Where nothing is known of what came before, nothing did."""
+    call = replace(call, history=call.history or Past())
     context = policy.context_of(call)
     looked_at = policy.rules_for(call)
     traces = tuple(_trace(rule, rule.evaluate(context), partial(policy.context_of, call)) for rule in looked_at)
@@ -137,6 +139,9 @@ def _step(when: When, new_context: NewContext) -> ConditionTrace:
             return ConditionTrace(name, answer, (), trouble, tuple(_step(part, new_context) for part in parts))
         case Not(not_=part):
             return ConditionTrace("not", answer, (), trouble, (_step(part, new_context),))
+        case After(after=earlier, within=within):
+            said = earlier.model_dump(by_alias=True, exclude_none=True)
+            return ConditionTrace(f"after {said} within {within:g} s", answer, (), trouble)
 
 
 def _answer(when: When, new_context: NewContext) -> tuple[str, str]:

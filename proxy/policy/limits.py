@@ -15,7 +15,8 @@ from proxy.policy.arg_path import parse_arg
 from proxy.policy.compiled_rule import CompiledRule, Hit
 from proxy.policy.eval_context import NOTHING
 from proxy.policy.limit_values import AmountError, read_amount, show_amount, window_seconds
-from proxy.policy.rules import ByPeople, DenyRule, Limit, TwoPhaseRule
+from proxy.policy.rule_parts import ByPeople
+from proxy.policy.rules import DenyRule, Limit, TwoPhaseRule
 from proxy.policy.text import fold
 
 if TYPE_CHECKING:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy.policy.conditions import All, Condition, When
+from proxy.policy.conditions import All, Condition, When, earlier_in
 from proxy.policy.globs import compile_globs, is_glob
 from proxy.policy.lint_patterns import dead_patterns
 from proxy.policy.rules import covered_methods
@@ -13,6 +14,7 @@ from proxy.policy.rules import covered_methods
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from proxy.policy.flow_rules import FlowRule, LabelRule
     from proxy.policy.rules import EgressPolicy, EgressRule, Limit, Rule
 
 _STRICTNESS: Final = {"allow": 0, "two_phase": 1, "deny": 2}
@@ -58,6 +60,36 @@ def _limit_alone(limit: Limit) -> Iterator[Remark]:
         yield Remark(limit.id, "evadable", said)
     if not limit.tests:
         yield Remark(limit.id, "untested", "has no tests; add a call that it must count and one that it must not")
+
+
+def lint_flows(labels: Sequence[LabelRule], flows: Sequence[FlowRule], rules: Sequence[Rule]) -> tuple[Remark, ...]:
+    """Return the remarks on labels that nothing asks about, and on what asks about labels that nobody gives."""
+    given = sorted({label for rule in labels for label in rule.labels})
+    wanted = {label for flow in flows for label in flow.labels}
+    asked = [(rule.id, after) for rule in rules for after in earlier_in(rule.when)]
+    wanted |= {label for _, after in asked for label in after.after.labels or ()}
+    remarks = [
+        Remark(rule.id, "no-effect", f"gives {', '.join(rule.labels)}, and no flow or rule asks about it")
+        for rule in labels
+        if wanted.isdisjoint(rule.labels)
+    ]
+    users = [*((flow.id, flow.labels) for flow in flows), *((name, after.after.labels or ()) for name, after in asked)]
+    for name, words in users:
+        remarks.extend(
+            Remark(name, "unknown-label", _unknown(word, given)) for word in sorted(words) if word not in given
+        )
+    remarks.extend(
+        Remark(flow.id, "untested", "has no tests; add a call that it must stop and one that it must not")
+        for flow in flows
+        if not flow.tests
+    )
+    return tuple(remarks)
+
+
+def _unknown(word: str, given: Sequence[str]) -> str:
+    close = difflib.get_close_matches(word, given, n=1)
+    said = f"; did you mean {close[0]!r}?" if close else "; a detector may still give it"
+    return f"asks about the label {word!r}, which no label rule gives{said}"
 
 
 def _egress_alone(rule: EgressRule, section: EgressPolicy) -> Iterator[Remark]:

@@ -69,6 +69,14 @@ class PolicySource:
         return locate(self.nodes, steps)
 
 
+class HasId(Protocol):
+    """A rule of any kind."""
+
+    @property
+    def id(self) -> str:
+        """Its name."""
+
+
 class ParsedFiles(Protocol):
     """Keeps what files were parsed to. Nobody else may be able to write there."""
 
@@ -207,6 +215,8 @@ def compile_sources(sources: Sequence[PolicySource], *, version: str = "", home:
         suppressions=[entry for source in sources for entry in source.content.suppressions],
         homes=homes or ([home] if home else []),
         limits=[limit for source in sources for limit in source.content.limits],
+        labels=[label for source in sources for label in source.content.labels],
+        flows=[flow for source in sources for flow in source.content.flows],
     )
 
 
@@ -307,8 +317,13 @@ def _duplicate_ids(sources: Sequence[PolicySource]) -> list[PolicyProblem]:
     problems: list[PolicyProblem] = []
     for source in sources:
         egress = source.content.egress.rules if source.content.egress else []
-        limits = source.content.limits
-        sections = ((("rules",), source.content.rules), (("limits",), limits), (("egress", "rules"), egress))
+        sections: tuple[tuple[tuple[str | int, ...], Sequence[HasId]], ...] = (
+            (("rules",), source.content.rules),
+            (("limits",), source.content.limits),
+            (("egress", "rules"), egress),
+            (("labels",), source.content.labels),
+            (("flows",), source.content.flows),
+        )
         ids = [(rule.id, (*steps, i, "id")) for steps, rules in sections for i, rule in enumerate(rules)]
         for identity, steps in ids:
             if identity in seen:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
-from proxy.policy.conditions import Condition, Sql
+from proxy.policy.conditions import After, Condition, Earlier, Sql
 from proxy.policy.detector_rules import Detector, Suppression
+from proxy.policy.flow_rules import FlowRule, FlowTarget, FlowTest, LabelRule
 from proxy.policy.limit_values import Sum
+from proxy.policy.rule_parts import Annotations, TestCall
 from proxy.policy.rules import (
-    Annotations,
     DenyRule,
     EgressPolicy,
     EgressRule,
@@ -22,7 +23,6 @@ from proxy.policy.rules import (
     PolicyTest,
     RedactRule,
     RuleTest,
-    TestCall,
     TwoPhaseRule,
 )
 
@@ -155,6 +155,12 @@ _MODELS: Final = (
     LimitTest,
     Sum,
     Pins,
+    After,
+    Earlier,
+    LabelRule,
+    FlowRule,
+    FlowTarget,
+    FlowTest,
 )
 
 

@@ -17,7 +17,7 @@ from proxy.policy import (
     views,
 )
 from proxy.policy.arg_path import ArgPath, parse_arg
-from proxy.policy.conditions import All, Any_, Bounds, Condition, Not, When, as_tuple
+from proxy.policy.conditions import After, All, Any_, Bounds, Condition, Not, When, as_tuple
 from proxy.policy.regex import compile_search
 from proxy.policy.text import fold, read_text
 from proxy.policy.views import MAY, NO, YES, Judge, NumberView, ScalarView, Test, TextView, gather, judge_each
@@ -45,6 +45,8 @@ def compile_when(when: When) -> Test:
             return _any(tuple(compile_when(part) for part in parts))
         case Not(not_=part):
             return _not(compile_when(part))
+        case After():
+            return _after(when)
         case Condition():
             arg = parse_arg(when.arg)
             return _all(tuple(OPERATORS[name](arg, operand) for name, operand in when.operators().items()))
@@ -82,6 +84,18 @@ def _any(tests: tuple[Test, ...]) -> Test:
 
 def _not(part: Test) -> Test:
     return lambda context: _NEGATED[part(context)]
+
+
+def _after(when: After) -> Test:
+    labels, within = when.after.remembered, when.within
+
+    def test(context: EvalContext) -> int:
+        if context.history is None:
+            # Raised, so that the rule refuses: what came before has to be known.
+            raise LookupError("what the agent did before is not known")
+        return NO if context.history.latest(labels, within) is None else YES
+
+    return test
 
 
 def _equals(arg: ArgPath, operand: Any) -> Test:

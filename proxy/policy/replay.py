@@ -7,10 +7,11 @@ destination or a failure never reached the rules and is skipped.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy.core.model import Call, Hints, Outcome
+from proxy.policy.past import Past
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
 
 # Reasons of refusals by a policy's rules; any other refusal has another cause.
 DENIALS: Final = frozenset(
-    {"policy_denied", "default_deny", "policy_error", "wrong_type", "ambiguous_value", "limit_amount", "limit_exceeded"}
+    {
+        *("flow_denied", "policy_denied", "default_deny", "policy_error", "wrong_type", "ambiguous_value"),
+        *("limit_amount", "limit_exceeded"),
+    }
 )
 TWO_PHASE: Final = "two_phase_required"
 COMMITTED: Final = "proposal_committed"
@@ -71,8 +75,9 @@ class Replay:
 def replay(policy: CompiledPolicy, events: Iterable[Mapping[str, Any]]) -> Replay:
     """Decide the calls of `decided` events again by `policy`."""
     decided = passed_over = masked = 0
+    pasts: dict[str, Past] = {}
     changes: list[ChangedDecision] = []
-    past = PastCalls()
+    charges = PastCharges()
     # Limits count in the order of time; without any, events may be as many as a stream brings.
     for event in sorted(events, key=lambda e: e.get("time") or 0.0) if policy.limits else events:
         if event.get("kind") != "decided":
@@ -82,7 +87,9 @@ def replay(policy: CompiledPolicy, events: Iterable[Mapping[str, Any]]) -> Repla
             passed_over += 1
             continue
         decided += 1
-        change = _decide_again(policy, event, was, past)
+        past = pasts.setdefault(str(event.get("agent")), Past())
+        past.now = event.get("time") or past.now
+        change = _decide_again(policy, event, was, past, charges)
         masked += change.masked
         if change.now != was:
             changes.append(change)
@@ -99,9 +106,18 @@ def recorded_outcome(event: Mapping[str, Any]) -> str | None:
     return "deny" if reason in DENIALS else None
 
 
-def _decide_again(policy: CompiledPolicy, event: Mapping[str, Any], was: str, past: PastCalls) -> ChangedDecision:
-    call = recorded_call(event)
-    decision = past.charge(policy, call, policy.decide(call), event)
+def _decide_again(
+    policy: CompiledPolicy, event: Mapping[str, Any], was: str, past: Past, charges: PastCharges
+) -> ChangedDecision:
+    call = replace(recorded_call(event), history=past)
+    decision = charges.charge(policy, call, _by_session(policy, call, past, policy.decide(call)), event)
+    if was == "allow":
+        # What a detector finds in a result is not recorded, so labels that depend on one are left out.
+        applying = policy.applying(call)
+        labels = [word for label in applying.labels if label.rule.detectors is None for word in label.labels]
+        past.add(
+            call, event.get("call_id") or "", [*labels, *(step.label for step in applying.steps if step.fits(call))]
+        )
     return ChangedDecision(
         *(event.get("call_id"), event.get("time"), call.agent, call.server, call.method, call.tool),
         *(was, event.get("reason"), event.get("rule")),
@@ -110,7 +126,7 @@ def _decide_again(policy: CompiledPolicy, event: Mapping[str, Any], was: str, pa
     )
 
 
-class PastCalls:
+class PastCharges:
     """What recorded calls would have used up of a policy's limits. How many were under way at once is not known."""
 
     def __init__(self) -> None:
@@ -135,6 +151,15 @@ class PastCalls:
     def _uses(self, charge: Charge, event: Mapping[str, Any]) -> list[tuple[float, int]]:
         session = f" {event.get('session')}" if charge.by_session else ""
         return self._charged.setdefault(charge.budget + session, [])
+
+
+def _by_session(policy: CompiledPolicy, call: Call, past: Past, decision: Decision) -> Decision:
+    """Return the decision once flows by session are considered; those by content need results, which nobody kept."""
+    for flow in policy.applying(call).flows if decision.outcome is Outcome.ALLOW else ():
+        stops = flow.rule.action != "report" and flow.rule.mode == "enforce" and not flow.by_content
+        if stops and not flow.spares(call) and past.latest(flow.labels, flow.rule.within) is not None:
+            return replace(decision, outcome=Outcome(flow.rule.action), reason="flow_denied", rule=flow.rule.id)
+    return decision
 
 
 def recorded_call(event: Mapping[str, Any]) -> Call:

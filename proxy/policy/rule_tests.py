@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
@@ -14,12 +14,14 @@ from proxy.policy.egress import CompiledEgressRule, Target, read_target
 from proxy.policy.eval_context import EvalContext
 from proxy.policy.limit_values import read_amount, show_amount
 from proxy.policy.limits import CompiledLimit
+from proxy.policy.past import Past
 from proxy.policy.rules import Limit, RedactRule
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from proxy.policy.decide import CompiledPolicy
+    from proxy.policy.flow_rules import FlowRule
     from proxy.policy.rules import EgressRule, PolicyTest, Rule, RuleTest
 
 # Stands for the rule's id where a test is of the whole policy.
@@ -78,7 +80,7 @@ def run_policy_tests(policy: CompiledPolicy, tests: Iterable[PolicyTest]) -> tup
 
 
 def _run_whole(policy: CompiledPolicy, owner: str, number: int, test: PolicyTest | RuleTest) -> TestResult:
-    call = test.call.as_call()
+    call = replace(test.call.as_call(), history=Past())
     decision = policy.decide(call)
     got = str(decision.outcome)
     if " by " in test.expect:
@@ -89,13 +91,15 @@ def _run_whole(policy: CompiledPolicy, owner: str, number: int, test: PolicyTest
     return TestResult(owner, number, expected, got, f"{call.tool or call.method} {call.arguments!r}")
 
 
-def coverage(rules: Iterable[Rule | EgressRule | Limit], results: Sequence[TestResult]) -> tuple[Coverage, ...]:
+def coverage(
+    rules: Iterable[Rule | EgressRule | Limit | FlowRule], results: Sequence[TestResult]
+) -> tuple[Coverage, ...]:
     """Count, for each rule, the passing tests in which it matched and did not."""
     passed = Counter((result.rule, result.got == "no_match") for result in results if result.passed)
     return tuple(Coverage(rule.id, passed[rule.id, False], passed[rule.id, True], _matches_all(rule)) for rule in rules)
 
 
-def _matches_all(rule: Rule | EgressRule | Limit) -> bool:
+def _matches_all(rule: Rule | EgressRule | Limit | FlowRule) -> bool:
     narrowed = ("servers", "tools", "agents", "methods", "annotations", "when")
     return isinstance(rule, RedactRule | Limit) and all(getattr(rule, name) is None for name in narrowed)
 
@@ -116,7 +120,7 @@ def _run_rule(rule: Rule) -> Iterator[TestResult]:
 
 def _outcome(compiled: CompiledRule, call: Call) -> tuple[str, str]:
     applies = compiled.applies_to(call, name_variants(call))
-    hit = compiled.evaluate(EvalContext(call.arguments or {}, call.tool or "")) if applies else None
+    hit = compiled.evaluate(EvalContext(call.arguments or {}, call.tool or "", history=Past())) if applies else None
     if hit is None:
         return "no_match", ""
     if compiled.allows and hit.reason is not None:

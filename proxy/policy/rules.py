@@ -5,15 +5,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, StrictBool, StrictInt, StrictStr, model_validator
 
-from proxy.core.model import Call, Hints
 from proxy.core.proposals import How  # noqa: TC001  pydantic reads annotations when it runs
 from proxy.policy.carried import CHECKS, HOST_CHECKS
 from proxy.policy.conditions import (
-    Glob,
     Network,
     NonEmptyList,
     NonEmptyStr,
@@ -24,7 +22,9 @@ from proxy.policy.conditions import (
     conditions_in,
 )
 from proxy.policy.detector_rules import Detector, Suppression  # noqa: TC001  pydantic reads annotations when it runs
+from proxy.policy.flow_rules import FlowRule, LabelRule  # noqa: TC001  pydantic reads annotations when it runs
 from proxy.policy.limit_values import Amount, Per, Sum, Window  # noqa: TC001  pydantic reads annotations when it runs
+from proxy.policy.rule_parts import Annotations, ByPeople, Globs, Mode, NamedRule, People, TestCall
 
 
 def _check_home(text: str) -> str:
@@ -33,51 +33,13 @@ def _check_home(text: str) -> str:
     return text.replace("\\", "/").rstrip("/")
 
 
-type Severity = Literal["info", "low", "medium", "high", "critical"]
-type Mode = Literal["enforce", "shadow"]
 type Secrets = Literal["allow", "report", "deny"]
 type AllowOrDeny = Literal["allow", "deny"]
 type Guarded = Literal["allow", "report", "deny"]
-type Globs = NonEmptyList[Glob]
-type Id = Annotated[StrictStr, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
 type Carried = Annotated[StrictStr, Field(pattern=r"^!?[a-z]+(?:[_.-][a-z0-9]+)*$", max_length=64)]
 type Port = Annotated[StrictInt, Field(ge=1, le=65535)]
 type Home = Annotated[NonEmptyStr, AfterValidator(_check_home)]
 type Weight = Annotated[float, Field(ge=0, le=1)]
-
-
-class Annotations(Strict):
-    """What a server declares about a tool. Every hint given here must be as stated.
-
-    A tool without annotations has the defaults of MCP: not read-only, destructive, open-world.
-    """
-
-    read_only: StrictBool | None = Field(default=None, alias="readOnlyHint", description="Changes nothing.")
-    destructive: StrictBool | None = Field(default=None, alias="destructiveHint", description="May destroy something.")
-    idempotent: StrictBool | None = Field(default=None, alias="idempotentHint", description="Safe to repeat.")
-    open_world: StrictBool | None = Field(default=None, alias="openWorldHint", description="Reaches other systems.")
-
-    @model_validator(mode="after")
-    def _not_empty(self) -> Annotations:
-        if not self.model_fields_set:
-            raise ValueError("annotations needs a hint, such as {destructiveHint: true}")
-        return self
-
-
-class TestCall(Strict):
-    """The call of a test. By default a tools/call by agent `agent` to server `server`."""
-
-    __test__ = False
-
-    method: NonEmptyStr = Field(default="tools/call", description="The MCP method.")
-    server: NonEmptyStr = Field(default="server", description="The server that is called.")
-    agent: NonEmptyStr = Field(default="agent", description="The agent that calls.")
-    tool: StrictStr | None = Field(default=None, description="The name of the tool.")
-    arguments: dict[str, Any] | None = Field(default=None, description="The arguments; for other methods the params.")
-    annotations: dict[str, Any] | None = Field(default=None, description="What the server declares about the tool.")
-
-    def as_call(self) -> Call:
-        return Call(self.method, self.server, self.agent, self.tool, self.arguments, hints=Hints.read(self.annotations))
 
 
 type Expected = Annotated[
@@ -109,17 +71,7 @@ class RuleTest(Strict):
     reason: StrictStr | None = Field(default=None, description="The expected reason code, such as wrong_type.")
 
 
-class _NamedRule(Strict):
-    id: Id = Field(description="Name of the rule in decisions, records and denials; unique over all files.")
-    description: StrictStr = Field(default="", description="The message to the caller when the rule denies.")
-    mode: Mode = Field(default="enforce", description="shadow: only record what the rule would have done.")
-    severity: Severity = Field(
-        default="medium", description="When several rules deny, the most severe one is reported; also a filter."
-    )
-    agents: Globs | None = Field(default=None, description="Globs over agent names; all agents if absent.")
-
-
-class _Matching(_NamedRule):
+class _Matching(NamedRule):
     servers: Globs | None = Field(default=None, description="Globs over server names; all servers if absent.")
     tools: Globs | None = Field(default=None, description="Globs over tool names; all tools if absent.")
     methods: Globs | None = Field(
@@ -202,20 +154,6 @@ class Weights(Strict):
         if self.output_instability + self.numeric_variance + self.prompt_drift <= 0:
             raise ValueError("at least one weight must be above 0")
         return self
-
-
-type People = Annotated[StrictInt, Field(ge=1, le=20)]
-
-
-class ByPeople(Strict):
-    """People approve each call: how the agent waits for them, and how many there must be."""
-
-    how: How = Field(
-        default="propose",
-        description="propose: the agent proposes and commits; hold: the call waits; elicit: the client is sent to a "
-        "page; task: the client gets a task.",
-    )
-    people: People = Field(default=1, description="How many operators have to approve.")
 
 
 class TwoPhaseRule(_Rule):
@@ -321,7 +259,7 @@ class EgressTest(Strict):
     )
 
 
-class EgressRule(_NamedRule):
+class EgressRule(NamedRule):
     """Which hosts may be reached, by host, address, port and HTTP method. Everything given must hold.
 
     A rule with `action: secrets` neither allows nor denies: it says what happens to secrets in requests to a host. A
@@ -488,3 +426,5 @@ class PolicyFile(Strict):
     suppressions: list[Suppression] = Field(
         default_factory=list, description="Findings that redact rules ignore; records mask them all the same."
     )
+    labels: list[LabelRule] = Field(default_factory=list, description="What results bring: labels that follow data.")
+    flows: list[FlowRule] = Field(default_factory=list, description="Where labelled data may not go.")

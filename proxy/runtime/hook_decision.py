@@ -25,10 +25,11 @@ from proxy.audit.pipeline import AuditPipeline
 from proxy.config import Settings, load_settings
 from proxy.core.model import Answer, Call, Context, Decision, Forward, Outcome, Principal, Verdict
 from proxy.errors import ConfigError
-from proxy.gate.gate import Gate
+from proxy.gate.gate import Gate, OpenFlows
 from proxy.gate.limits import CallLimits
 from proxy.runtime.halt_watcher import read_halts
-from proxy.runtime.wiring import open_limits, preload
+from proxy.runtime.wiring import flow_key, open_limits, preload
+from proxy.store.flow_store import FlowMarks
 from proxy.store.open_store import open_database
 from proxy.system.terminal_text import printable_lines
 
@@ -112,6 +113,7 @@ async def _ask(settings: Settings, asked: Asked) -> Answered:
     log = RunLog(settings.state_dir, max_bytes=settings.audit_log_limit)
     audit = AuditPipeline(settings, log, adopts_all=False)
     database = open_database(settings.postgres, settings.state_dir)
+    flows = OpenFlows(preloaded.policy.current, FlowMarks(database), flow_key(settings, os.environ))
     try:
         gate = Gate(
             policy=lambda: HookPolicy(preloaded.policy.current()),
@@ -120,6 +122,7 @@ async def _ask(settings: Settings, asked: Asked) -> Answered:
             body_limit=settings.body_limit,
             limits=CallLimits(open_limits(settings, database)),
             halts=read_halts(settings.state_dir),
+            flows=flows,
         )
         agent = asked.agent or settings.default_agent
         context = Context(Principal(agent), asked.server, transport="hook", session=asked.session)

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import structlog
+
 from proxy.audit.pipeline import AuditPipeline
+from proxy.config import COMMIT_SECRET
 from proxy.core.ids import new_id
 from proxy.core.model import AuditEvent
-from proxy.gate.gate import Gate
+from proxy.errors import StoreUnavailableError
+from proxy.flows.fingerprint import KEY_BYTES as FLOW_KEY_BYTES
+from proxy.gate.gate import Gate, OpenFlows
 from proxy.gate.hold import HoldTimes
 from proxy.gate.limits import CallLimits
 from proxy.gate.tool_catalog import ToolCatalog
@@ -22,6 +28,7 @@ from proxy.redact import builtin
 from proxy.redact.reloader import LiveMasker
 from proxy.runtime.halt_watcher import HaltWatcher, read_halts
 from proxy.runtime.pin_watcher import watch_approvals
+from proxy.store.flow_store import FlowMarks
 from proxy.store.halt_file import HaltFile
 from proxy.store.halt_store import CHANNEL as HALTS_CHANNEL
 from proxy.store.halt_store import Halts
@@ -35,7 +42,7 @@ from proxy.twophase.keys import open_keys
 from proxy.wire.sse_ping_carrier import KEY_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from proxy.audit.local_log import LocalLog
@@ -47,7 +54,10 @@ if TYPE_CHECKING:
     from proxy.store.database import Database
     from proxy.twophase.sampler import Sampler
 
+log = structlog.get_logger("interlock.flows")
 MASK_KEY_BYTES = 32
+READ_SECONDS = 1.0
+SWEEP_SECONDS = 60.0
 CACHE_KEY_BYTES = 32
 
 
@@ -138,6 +148,7 @@ class Components:
         halts = read_halts(settings.state_dir)
         self.halt_watcher = HaltWatcher(halts, self.halt_file, self.halt_store, self._halts_changed)
         self.notifier = _open_notifier(settings, self._database, self.two_phase)
+        self.marks = FlowMarks(self._database, _open_reader(settings))
         self.gate = Gate(
             two_phase=self.two_phase,
             catalog=catalog,
@@ -150,6 +161,7 @@ class Components:
             mcp_endpoints=settings.mcp_endpoints,
             limits=self.limits,
             halts=halts,
+            flows=OpenFlows(self.policy.current, self.marks, flow_key(settings, os.environ)),
         )
 
     async def check(self) -> None:
@@ -160,15 +172,27 @@ class Components:
         """Follow changes of the policy, the pins and the proposals. Runs until cancelled."""
         pins = watch_approvals(self.pins, self._approved)
         notices = [self.notifier.run()] if self.notifier is not None else []
+        sweeps = (self.two_phase.sweep_forever(), self._sweep_marks())
         halts = (self.halt_watcher.watch(), tell_of_changes(self._database, HALTS_CHANNEL, self.halt_watcher.tell))
         limits = self.limits.maintain_forever()
-        await asyncio.gather(self.policy.watch(), pins, self.two_phase.sweep_forever(), *halts, limits, *notices)
+        await asyncio.gather(self.policy.watch(), pins, *sweeps, *halts, limits, *notices)
+
+    async def _sweep_marks(self) -> None:
+        """Delete expired marks every minute, where the policy makes any, until cancelled."""
+        while True:
+            await asyncio.sleep(SWEEP_SECONDS)
+            try:
+                if self.policy.current().flows is not None:
+                    await self.marks.sweep(time.time())
+            except StoreUnavailableError as error:
+                log.warning("expired marks are not swept", error=str(error))
 
     async def close(self) -> None:
         # The gate first: it records the outcome of calls it gives up, and the pipeline last, since all others record.
         self.gate.close()
         await self.limits.close()
         await self.two_phase.close()
+        await self.marks.close()
         if self.sampler is not None:
             await self.sampler.close()
         await asyncio.to_thread(self.audit.close)
@@ -200,6 +224,20 @@ def open_limits(settings: Settings, database: Database) -> LimitStore:
     from proxy.store.limit_store_postgres import PostgresLimits  # noqa: PLC0415  for those who have Postgres
 
     return PostgresLimits(database)
+
+
+def flow_key(settings: Settings, environ: Mapping[str, str]) -> bytes:
+    """Return the key of fingerprints. Replicas that share a store share it by the secret that signs their tokens."""
+    if secret := environ.get(COMMIT_SECRET):
+        return hashlib.blake2b(secret.encode(), digest_size=FLOW_KEY_BYTES, person=b"flow key").digest()
+    return read_or_make_key(settings.state_dir / "keys" / "flows.key", FLOW_KEY_BYTES)
+
+
+def _open_reader(settings: Settings) -> Database | None:
+    """Return what marks are read with on the event loop itself: a file's reader waits for nobody."""
+    if settings.postgres:
+        return None
+    return open_database(None, settings.state_dir, timeout=READ_SECONDS, in_thread=False)
 
 
 def _open_sampler(settings: Settings) -> Sampler | None:

@@ -139,6 +139,7 @@ class Session:
             return
         try:
             lines = await self._gate.threads.run(len(line), self._take, line.strip(BLANK))
+            lines = await self._router.store_marks(lines) or []
         except Exception as error:
             log.exception("a line of the server's cannot be taken", server=self.context.server, exc_info=error)
             lines = []

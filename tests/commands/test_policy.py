@@ -134,7 +134,7 @@ def test_explain_refuses_a_file_that_is_no_call(write, text):
 
 def test_schema_describes_the_policy_file():
     schema = json.loads(run("schema").stdout)
-    sections = {"rules", "limits", "egress", "pins", "detectors", "suppressions", "tests"}
+    sections = {"rules", "limits", "labels", "flows", "egress", "pins", "detectors", "suppressions", "tests"}
     assert set(schema["properties"]) == {"version", "mode", "include", "default", "home", *sections}
     condition = schema["$defs"]["Condition"]["properties"]
     assert {"arg", "in", "path_under", "command"} <= set(condition)

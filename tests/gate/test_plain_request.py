@@ -18,28 +18,28 @@ def going(action: Any = "deny", **egress: Any) -> Context:
     return replace(CONTEXT, egress=decision, target="/upload")
 
 
-def test_what_may_not_leave_is_refused_and_recorded() -> None:
+async def test_what_may_not_leave_is_refused_and_recorded() -> None:
     world = World()
     denied = replace(CONTEXT, egress=Decision(Outcome.DENY, "egress_metadata", rule="no-out"))
-    verdict = world.gate.plain_requests.decide(denied, None)
+    verdict = await world.gate.plain_requests.decide(denied, None)
     assert isinstance(verdict, Reject)
     assert (verdict.status, verdict.denial.reason, verdict.denial.rule) == (403, "egress_denied", "no-out")
     assert [(event.kind, event.event_id) for event in world.events] == [("request_refused", verdict.denial.audit_id)]
 
 
 @pytest.mark.parametrize(("action", "passes", "kind"), [("deny", False, "refused"), ("report", True, "reported")])
-def test_a_secret_is_refused_or_reported_as_the_rule_says(action: str, passes: bool, kind: str) -> None:
+async def test_a_secret_is_refused_or_reported_as_the_rule_says(action: str, passes: bool, kind: str) -> None:
     world = World()
     carried = world.gate.plain_requests.scanner.look(going(action), [("X-Data", "secret")], b"body")
-    verdict = world.gate.plain_requests.decide(going(action), carried)
+    verdict = await world.gate.plain_requests.decide(going(action), carried)
     assert isinstance(verdict, Pass) is passes
     assert [(event.kind, event.rule) for event in world.events] == [(f"request_{kind}", "keep-in")]
 
 
-def test_what_only_a_shadow_rule_objects_to_passes_and_is_recorded() -> None:
+async def test_what_only_a_shadow_rule_objects_to_passes_and_is_recorded() -> None:
     world = World()
     context = replace(CONTEXT, egress=replace(ALLOW, shadow=("later",)))
-    assert isinstance(world.gate.plain_requests.decide(context, None), Pass)
+    assert isinstance(await world.gate.plain_requests.decide(context, None), Pass)
     assert [(event.kind, event.decision, event.shadow_rules) for event in world.events] == [
         ("request_shadowed", "allow", ("later",))
     ]

@@ -4,7 +4,8 @@ import pytest
 from pydantic import ValidationError
 
 from proxy.core.model import Call, Hints
-from proxy.policy.rules import EgressRule, PolicyFile, TestCall, covered_methods, describe_coverage
+from proxy.policy.rule_parts import TestCall
+from proxy.policy.rules import EgressRule, PolicyFile, covered_methods, describe_coverage
 
 
 def refused(section):

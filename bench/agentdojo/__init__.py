@@ -1,0 +1,1 @@
+"""AgentDojo's tasks and injections, replayed through the gate without a model."""
