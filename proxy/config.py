@@ -19,11 +19,12 @@ from pydantic import (
     SecretStr,
     ValidationError,
     field_serializer,
+    model_validator,
 )
 
 from proxy.errors import ConfigError
 from proxy.system.database_url import HIDDEN, check_database_url, shown
-from proxy.system.package_data import policies_dir
+from proxy.system.package_data import DEFAULT_PROFILE, PROFILES, profile_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -119,8 +120,12 @@ class Settings(BaseModel):
     mode: Annotated[str, AfterValidator(_mode)] = Field(
         "regular", description="How traffic reaches the proxy: regular (HTTPS_PROXY), reverse:URL, or transparent."
     )
+    profile: Literal["watch", "balanced", "strict"] | None = Field(
+        None, description="Shipped policy: watch, balanced (the default) or strict; given with policy, both count."
+    )
     policy: UserPath = Field(
-        default_factory=lambda: policies_dir() / "default.yaml", description="Policy file, or a folder of policy files."
+        default_factory=lambda: profile_file(DEFAULT_PROFILE),
+        description="Your policy file, or a folder of policy files; default: the profile alone.",
     )
     state_dir: UserPath = Field(
         default_factory=lambda: Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state") / "interlock",
@@ -206,6 +211,22 @@ class Settings(BaseModel):
         "auto", description="Log format: json, console, or auto (console if stderr is a terminal)."
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Lowest level to log.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _own_policy_replaces_the_default(cls, values: Any) -> Any:
+        # Whoever wrote a policy before there were profiles has all of it there: another one joins only where asked.
+        if not isinstance(values, dict) or values.get("policy") is not None:
+            return values
+        profile = values.get("profile") or DEFAULT_PROFILE
+        known = profile if profile in PROFILES else DEFAULT_PROFILE  # a wrong one is told when its field is checked
+        return {**values, "profile": profile, "policy": profile_file(known)}
+
+    @property
+    def profile_files(self) -> tuple[Path, ...]:
+        """The profile's file, where it counts beside a policy of one's own."""
+        own = None if self.profile is None else profile_file(self.profile)
+        return () if own is None or own == self.policy else (own,)
 
     @property
     def listen_address(self) -> tuple[str, int]:

@@ -32,7 +32,7 @@ def told(flags: Any = None, environ: Any = None, config_file: Path | None = None
 def test_without_anything_the_defaults_hold() -> None:
     loaded = load_settings({}, {})
     assert loaded.settings.listen == "127.0.0.1:8080"
-    assert loaded.settings.policy.name == "default.yaml"
+    assert loaded.settings.policy.name == "balanced.yaml"
     assert set(loaded.sources.values()) == {"default"}
     assert loaded.sources.keys() == Settings.model_fields.keys()
 

@@ -84,7 +84,7 @@ def test_its_proxy_starts_and_stops(installed: Path, tmp_path: Path):
             time.sleep(0.05)
         try:
             running = json.loads(note.read_text())
-            assert running["policy"].endswith("_data/policies/default.yaml")
+            assert running["policy"].endswith("_data/policies/profiles/balanced.yaml")
             with urllib.request.urlopen(f"{running['console']}/login", timeout=PATIENCE) as page:
                 assert b"Interlock console" in page.read()
         finally:

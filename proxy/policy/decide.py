@@ -24,6 +24,7 @@ from proxy.policy.text import fold
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
 
 
 DENIED: Final = "policy_denied"
@@ -103,6 +104,7 @@ class CompiledPolicy:
         homes: Iterable[str] = (),
     ) -> None:
         self.version = version
+        self.files: tuple[Path, ...] = ()
         self.pins = pins or PinRules()
         self.egress = egress or CompiledEgress(EgressPolicy(), version=version)
         self.default = default

@@ -27,7 +27,7 @@ OPERATOR_PORT: Final = "operator_port"
 POLICY_ERROR: Final = "policy_error"
 AMBIGUOUS: Final = "ambiguous_value"
 _NOT_IN_HOSTS: Final = frozenset("/\\@?# \t\r\n\0")
-_GUARDED: Final = ("metadata", "link_local", "private", "loopback")
+GUARDED: Final = ("metadata", "link_local", "private", "loopback")
 _SEVERITIES: Final = ("info", "low", "medium", "high", "critical")
 _MAX_REMEMBERED: Final = 4096
 # What may happen to secrets in a request, from lax to strict.
@@ -93,13 +93,18 @@ class CompiledEgress:
             winner = min(denies, key=lambda rule: (-_SEVERITIES.index(rule.rule.severity), rule.id))
             return replace(self._by_rule(Outcome.DENY, DENIED, winner.rule, live), shadow=shadow)
         # Before the allows: an allow of a name must not open what the name resolves to.
-        for kind in _GUARDED:
-            if kind in target.classes() and getattr(self.section, kind) == "deny":
+        for kind in GUARDED:
+            if kind not in target.classes() or (said := getattr(self.section, kind)) == "allow":
+                continue
+            if said == "deny":
                 message = f"{request.host} leads to a {kind.replace('_', '-')} address."
                 return self._deny(f"egress_{kind}", message, shadow)
+            shadow = (*shadow, f"egress.{kind}")
         allows = [rule.rule for rule in live if rule.rule.action == "allow"]
         if not allows and self.section.default == "deny":
             return self._deny(DEFAULT_DENY, f"No egress rule allows {request.host}:{request.port}.", shadow)
+        if not allows and self.section.default == "report":
+            shadow = (*shadow, "egress.default")
         reason = "egress_allowed" if allows else "egress_default_allow"
         allowed = self._by_rule(Outcome.ALLOW, reason, allows[0] if allows else None, live)
         return replace(allowed, shadow=shadow, redactions=self._secrets(live))

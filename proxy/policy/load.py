@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pydantic import ValidationError
@@ -17,8 +17,9 @@ from proxy.errors import PolicyError
 from proxy.policy.conditions import as_tuple
 from proxy.policy.decide import CompiledPolicy
 from proxy.policy.detector_rules import detector_problems
-from proxy.policy.egress import SECRETS, CompiledEgress
+from proxy.policy.egress import GUARDED, SECRETS, CompiledEgress
 from proxy.policy.rules import EgressPolicy, Pins, PolicyFile
+from proxy.policy.shadow_file import without_force
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from proxy.core.interfaces import KnownDetectors
 
 _STRICTNESS: Final = ("off", "record", "enforce")
+_HARSHNESS: Final = ("allow", "report", "deny")
+MAX_INCLUDED: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,7 @@ class PolicySource:
     path: Path
     content: PolicyFile
     nodes: Any
+    shadow: bool = False  # whether it, or the file that includes it, only records
 
     def at(self, *steps: str | int) -> tuple[int, int]:
         """Return the line and column, from 1, of the value that `steps` lead to."""
@@ -81,30 +85,39 @@ def load_policy(
     *,
     parsed: ParsedFiles | None = None,
     home: str | None = None,
+    also: Sequence[Path] = (),
+    base: Path | None = None,
 ) -> CompiledPolicy:
-    """Load a file, or every *.yaml and *.yml of a folder, as one policy.
+    """Load a file, or every *.yaml and *.yml of a folder, as one policy, with the files that those include.
 
     Where `book` is given, the detectors are checked, and that those which rules name exist.
     `parsed` saves parsing the YAML of a file that was good before; its content is checked all the same.
-    `home` is what `~` stands for where the policy does not say it.
+    `home` is what `~` stands for where the policy does not say it. `also` are files beside those of `path`, and
+    `base` the folder that includes are relative to, if not each file's own.
     Raises PolicyError with file, line, column and what to write instead.
     """
-    policy = compile_sources(load_sources(path, book, parsed), version=_version(path), home=home)
+    sources = load_sources(path, book, parsed, also=also, base=base)
+    policy = compile_sources(sources, version=_version(path, sources), home=home)
+    policy.files = tuple(source.path for source in sources)
     policy.prepare()
     return policy
 
 
 def load_sources(
-    path: Path, book: KnownDetectors | None = None, parsed: ParsedFiles | None = None
+    path: Path,
+    book: KnownDetectors | None = None,
+    parsed: ParsedFiles | None = None,
+    *,
+    also: Sequence[Path] = (),
+    base: Path | None = None,
 ) -> tuple[PolicySource, ...]:
-    """Read and check the files of a policy; raise PolicyError."""
-    sources: list[PolicySource] = []
-    problems: list[PolicyProblem] = []
+    """Read and check the files of a policy and those that they include; raise PolicyError."""
+    tree = _Tree(parsed, base)
     for file in policy_files(path):
-        try:
-            sources.append(_load_file(file, parsed))
-        except PolicyFileError as error:
-            problems.extend(error.problems)
+        tree.add(file, shadow=False)
+    for file in also:
+        tree.add_beside(file)
+    sources, problems = tree.sources(), tree.problems
     problems.extend(_duplicate_ids(sources))
     if book is not None and not problems:
         found = detector_problems(sources, book)
@@ -112,10 +125,60 @@ def load_sources(
             PolicyProblem(str(source.path), *source.at(*steps), message) for source, steps, message in found
         )
     if problems and parsed is not None:
-        return load_sources(path, book)  # only the YAML knows the places of the problems
+        return load_sources(path, book, also=also, base=base)  # only the YAML knows the places of the problems
     if problems:
         raise PolicyFileError(problems)
     return tuple(sources)
+
+
+class _Tree:
+    """The files of a policy, each once, with those that they include."""
+
+    def __init__(self, parsed: ParsedFiles | None, base: Path | None) -> None:
+        self._parsed = parsed
+        self._base = base
+        self._found: dict[Path, PolicySource | None] = {}
+        self.problems: list[PolicyProblem] = []
+
+    def sources(self) -> list[PolicySource]:
+        return [_as_it_counts(source) for source in self._found.values() if source is not None]
+
+    def add_beside(self, file: Path) -> None:
+        """Add a file and what it includes, but none of which the policy has a copy: that one counts."""
+        copies = [source.content for source in self._found.values() if source is not None]
+        before = set(self._found)
+        self.add(file, shadow=False)
+        for where, source in self._found.items():
+            if where not in before and source is not None and source.content in copies:
+                self._found[where] = None
+
+    def add(self, file: Path, *, shadow: bool) -> None:
+        """Load a file and what it includes. Included twice, it only records if it does so both times."""
+        where = file.resolve()
+        known = self._found.get(where)
+        if where in self._found and (known is None or shadow or not known.shadow):
+            return
+        if len(self._found) >= MAX_INCLUDED:
+            raise _refuse(file, f"a policy has {MAX_INCLUDED} files at most")
+        self._found[where] = None  # files that include each other end here
+        try:
+            source = _load_file(file, self._parsed)
+        except PolicyFileError as error:
+            self.problems.extend(error.problems)
+            return
+        shadow = shadow or source.content.mode == "shadow"
+        self._found[where] = replace(source, shadow=shadow)
+        for position, name in enumerate(source.content.include):
+            inner = (self._base or file.parent) / name
+            if inner.is_file():
+                self.add(inner, shadow=shadow)
+                continue
+            message = f"there is no file {str(inner)!r}; name one relative to this file's folder"
+            self.problems.append(PolicyProblem(str(file), *source.at("include", position), message))
+
+
+def _as_it_counts(source: PolicySource) -> PolicySource:
+    return replace(source, content=without_force(source.content)) if source.shadow else source
 
 
 def policy_files(path: Path) -> tuple[Path, ...]:
@@ -162,18 +225,18 @@ def _merge_egress(sources: Iterable[PolicySource]) -> EgressPolicy:
     if not sections:
         return EgressPolicy()
     settings = {
-        name: "deny" if any(getattr(section, name) == "deny" for section in sections) else "allow"
-        for name in ("default", "metadata", "link_local", "private", "loopback")
+        name: max((getattr(section, name) for section in sections), key=_HARSHNESS.index)
+        for name in ("default", *GUARDED)
     }
     settings["secrets"] = max((section.secrets for section in sections), key=SECRETS.index)
     return EgressPolicy.model_validate({**settings, "rules": [r for section in sections for r in section.rules]})
 
 
-def _version(path: Path) -> str:
+def _version(path: Path, sources: Sequence[PolicySource]) -> str:
     digest = hashlib.sha256()
-    for file in policy_files(path):
-        content = _read(file)
-        name = file.name.encode() if path.is_dir() else b""
+    for source in sources:
+        content = _read(source.path)
+        name = source.path.name.encode() if path.is_dir() or len(sources) > 1 else b""
         digest.update(len(name).to_bytes(4) + name + len(content).to_bytes(8) + content)
     return digest.hexdigest()
 

@@ -13,13 +13,14 @@ from proxy.errors import PolicyError
 from proxy.policy.load import load_policy, policy_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from proxy.core.interfaces import KnownDetectors
     from proxy.policy.decide import CompiledPolicy
     from proxy.policy.load import ParsedFiles
 
+    type Stamp = tuple[tuple[str, int, int], ...]
     type Ready = tuple[CompiledPolicy, Callable[[], None]]
 
 log = structlog.get_logger("interlock.policy")
@@ -41,7 +42,8 @@ class LivePolicy:
 
     `prepare` builds whatever must change together with the policy and returns the function that
     puts it in force; where it raises, the policy is bad. It runs in a thread while the proxy
-    serves. `parsed` keeps what the files were parsed to, for later starts. `on_change` is called
+    serves. `parsed` keeps what the files were parsed to, for later starts. `also` are files beside
+    those of `path`. `on_change` is called
     after each reload, whether it succeeded or not.
     """
 
@@ -54,8 +56,10 @@ class LivePolicy:
         book: KnownDetectors | None = None,
         home: str | None = None,
         parsed: ParsedFiles | None = None,
+        also: Sequence[Path] = (),
     ) -> None:
         self._path = path
+        self._also = tuple(also)
         self.on_change = on_change
         self._prepare = prepare
         self._book = book
@@ -67,6 +71,7 @@ class LivePolicy:
         # A C function that reads the attribute: every call asks for the policy in force several times.
         self.current: Callable[[], CompiledPolicy] = partial(getattr, self, "_policy")
         adopt()
+        self._stamp = (self._stamp[0], self._included_stamp())
         self.problem: str | None = None
 
     def request_reload(self) -> None:
@@ -106,9 +111,10 @@ class LivePolicy:
         policy, adopt = ready
         adopt()
         self._policy, self.problem = policy, None
+        self._stamp = (self._stamp[0], self._included_stamp())
 
     def _load(self) -> Ready:
-        policy = load_policy(self._path, self._book, parsed=self._parsed, home=self._home)
+        policy = load_policy(self._path, self._book, parsed=self._parsed, home=self._home, also=self._also)
         return policy, self._prepare(policy)
 
     async def watch(self) -> None:
@@ -120,8 +126,21 @@ class LivePolicy:
                 self._requested.clear()
                 await self.reload()
 
-    def _fingerprint(self) -> tuple[tuple[str, int, int], ...]:
+    def _fingerprint(self) -> tuple[Stamp, Stamp]:
         try:
-            return tuple((str(f), f.stat().st_mtime_ns, f.stat().st_size) for f in policy_files(self._path))
-        except (OSError, PolicyError):
-            return ()
+            own = _stamp((*policy_files(self._path), *self._also))
+        except PolicyError:
+            own = ()
+        return own, self._included_stamp()
+
+    def _included_stamp(self) -> Stamp:
+        # Which files are included is known once they are loaded, so these are stamped after it, and the others before.
+        policy: CompiledPolicy | None = getattr(self, "_policy", None)
+        return _stamp(policy.files if policy is not None else ())
+
+
+def _stamp(files: Sequence[Path]) -> Stamp:
+    try:
+        return tuple((str(f), f.stat().st_mtime_ns, f.stat().st_size) for f in files)
+    except OSError:
+        return ()

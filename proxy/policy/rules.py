@@ -35,6 +35,7 @@ type Severity = Literal["info", "low", "medium", "high", "critical"]
 type Mode = Literal["enforce", "shadow"]
 type Secrets = Literal["allow", "report", "deny"]
 type AllowOrDeny = Literal["allow", "deny"]
+type Guarded = Literal["allow", "report", "deny"]
 type Globs = NonEmptyList[Glob]
 type Id = Annotated[StrictStr, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
 type Port = Annotated[StrictInt, Field(ge=1, le=65535)]
@@ -340,11 +341,13 @@ class EgressRule(_NamedRule):
 class EgressPolicy(Strict):
     """Plain HTTP and any other traffic through the proxy that is not MCP."""
 
-    default: AllowOrDeny = Field(default="allow", description="For requests that no rule matches.")
-    metadata: AllowOrDeny = Field(default="deny", description="Cloud metadata services.")
-    link_local: AllowOrDeny = Field(default="deny", description="169.254.0.0/16 and fe80::/10.")
-    private: AllowOrDeny = Field(default="allow", description="Private networks: 10.0.0.0/8 and the like.")
-    loopback: AllowOrDeny = Field(default="allow", description="The proxy's own machine.")
+    default: Guarded = Field(
+        default="allow", description="For requests that no rule matches: allow, deny, or allow and report."
+    )
+    metadata: Guarded = Field(default="deny", description="Cloud metadata services.")
+    link_local: Guarded = Field(default="deny", description="169.254.0.0/16 and fe80::/10.")
+    private: Guarded = Field(default="allow", description="Private networks: 10.0.0.0/8 and the like.")
+    loopback: Guarded = Field(default="allow", description="The proxy's own machine.")
     secrets: Secrets = Field(
         default="allow", description="Secrets in requests that are not MCP: allow, report, or deny the request."
     )
@@ -367,6 +370,13 @@ class PolicyFile(Strict):
     """One policy file. Several files in a folder are one policy."""
 
     version: Literal[1] = Field(description="Version of this format.")
+    mode: Mode = Field(
+        default="enforce",
+        description="shadow: this file, and what it includes, only records: nothing is denied, masked or held.",
+    )
+    include: list[NonEmptyStr] = Field(
+        default_factory=list, description="Other policy files that belong to this one, relative to its folder."
+    )
     default: AllowOrDeny | None = Field(default=None, description="For calls that no rule matches; deny if absent.")
     home: OneOrMore[Home] | None = Field(
         default=None,

@@ -69,6 +69,7 @@ def preload(settings: Settings, home: str | None = None) -> Preloaded:
         book=builtin(),
         parsed=SealedCache(settings.state_dir / "policy-cache", key),
         home=home,
+        also=settings.profile_files,
     )
     return Preloaded(policy, masker)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 from pathlib import Path
 
+PROFILES = ("watch", "balanced", "strict")
+DEFAULT_PROFILE = "balanced"
 _PACKAGE = Path(__file__).resolve().parents[1]
 
 
@@ -20,6 +22,11 @@ def version() -> str:
 
 def policies_dir() -> Path:
     return _find("policies")
+
+
+def profile_file(name: str) -> Path:
+    """Return the policy file of a profile."""
+    return policies_dir() / "profiles" / f"{name}.yaml"
 
 
 def sql_dir() -> Path:

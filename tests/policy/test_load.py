@@ -7,7 +7,7 @@ import pytest
 from proxy.core.model import Call, Outcome
 from proxy.errors import PolicyError
 from proxy.policy import yaml_file
-from proxy.policy.load import load_policy
+from proxy.policy.load import load_policy, load_sources
 from proxy.redact import builtin
 from proxy.system.package_data import policies_dir
 
@@ -284,3 +284,34 @@ def test_values_that_json_would_change_are_parsed_every_time(tmp_path, monkeypat
     for _ in range(2):
         load_kept(tmp_path, text, kept, monkeypatch, parses=True)
     assert kept == {}
+
+
+def test_included_files_belong_to_the_policy_and_to_its_version(tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "b.yaml").write_text("version: 1\nrules: [{id: b, action: deny, tools: [t]}]\n")
+    (tmp_path / "a.yaml").write_text("version: 1\ndefault: allow\ninclude: [in/b.yaml, in/b.yaml]\n")
+    policy = load_policy(tmp_path / "a.yaml")
+    assert [*policy.rules] == ["b"]
+    assert [file.name for file in policy.files] == ["a.yaml", "b.yaml"]
+    (tmp_path / "in" / "b.yaml").write_text("version: 1\nrules: [{id: b, action: deny, tools: [u]}]\n")
+    assert load_policy(tmp_path / "a.yaml").version != policy.version
+
+
+def test_files_that_include_each_other_are_loaded_once(tmp_path):
+    (tmp_path / "a.yaml").write_text("version: 1\ninclude: [b.yaml]\n")
+    (tmp_path / "b.yaml").write_text("version: 1\ninclude: [a.yaml]\n")
+    assert len(load_sources(tmp_path / "a.yaml")) == 2
+
+
+def test_a_missing_include_is_told_with_its_place(tmp_path):
+    (tmp_path / "a.yaml").write_text("version: 1\ninclude:\n  - gone.yaml\n")
+    with pytest.raises(PolicyError, match=r"a\.yaml:3:5: there is no file .*gone\.yaml"):
+        load_policy(tmp_path / "a.yaml")
+
+
+def test_a_copy_of_a_file_that_is_loaded_beside_counts_once(tmp_path):
+    text = "version: 1\nrules: [{id: b, action: deny, tools: [t]}]\n"
+    (tmp_path / "shipped.yaml").write_text(text)
+    (tmp_path / "copy.yaml").write_text(text)
+    policy = load_policy(tmp_path / "copy.yaml", also=[tmp_path / "shipped.yaml"])
+    assert [file.name for file in policy.files] == ["copy.yaml"]

@@ -186,3 +186,14 @@ def test_a_process_without_an_event_loop_follows_the_files_too(path: Path) -> No
     path.write_text(ALLOW)
     live.reload_if_changed()
     assert (outcome(live), live.problem) == (Outcome.ALLOW, None)
+
+
+async def test_a_change_of_an_included_file_is_loaded(tmp_path):
+    (tmp_path / "inner.yaml").write_text("version: 1\n")
+    (tmp_path / "policy.yaml").write_text("version: 1\ndefault: allow\ninclude: [inner.yaml]\n")
+    live = LivePolicy(tmp_path / "policy.yaml")
+    assert live._fingerprint() == live._stamp
+    (tmp_path / "inner.yaml").write_text("version: 1\nrules: [{id: new, action: deny, tools: [t]}]\n")
+    assert live._fingerprint() != live._stamp
+    assert await live.reload()
+    assert [*live.current().rules] == ["new"]
