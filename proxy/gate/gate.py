@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from proxy.gate.event_recorder import EventRecorder
 from proxy.gate.in_flight import InFlightCalls
+from proxy.gate.incoming import Incoming, Note, no_note
 from proxy.gate.issued_names import IssuedNames
 from proxy.gate.mcp_endpoints import McpEndpoints
 from proxy.gate.outbound_scan import OutboundScanner
@@ -67,6 +68,7 @@ class GateParts:
     issued: IssuedNames
     seal_key: bytes  # seals what travels by way of the other side; the same in all workers of a proxy
     endpoints: McpEndpoints
+    incoming: Incoming
 
 
 class Gate:
@@ -85,6 +87,7 @@ class Gate:
         shared_calls: SharedCalls | None = None,
         seal_key: bytes | None = None,
         mcp_endpoints: Sequence[str] = (),
+        note: Note = no_note,
     ) -> None:
         # How long a call took is measured by a clock that never jumps; the wall clock may be set back meanwhile.
         timer = time.monotonic if clock is time.time else clock
@@ -92,6 +95,9 @@ class Gate:
         self.recorder = EventRecorder(sink, redactor, clock, self.threads, timer)
         self.in_flight = InFlightCalls(shared_calls=shared_calls)
         self.endpoints = McpEndpoints(mcp_endpoints, shared_calls)
+        self.incoming = Incoming(policy, self.recorder, note)
+        if catalog is not None:
+            catalog.incoming = self.incoming
         parts = GateParts(
             policy=policy,
             redactor=redactor,
@@ -104,6 +110,7 @@ class Gate:
             issued=IssuedNames(shared_calls),
             seal_key=seal_key or secrets.token_bytes(KEY_BYTES),
             endpoints=self.endpoints,
+            incoming=self.incoming,
         )
         self.plain_requests = PlainRequests(OutboundScanner(redactor, body_limit), self.recorder)
         self.responses = ResponseGate(parts)

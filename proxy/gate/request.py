@@ -345,7 +345,7 @@ class RequestGate:
         policy, call, objection = self._policy(), state.call, None
         assert call is not None
         if self._catalog is not None and call.tool is not None:
-            hints, objection = self._catalog.look_up(call.server, call.tool, policy.pins)
+            hints, objection = self._catalog.look_up(state.context, call.tool, policy.pins)
             if hints is not UNSAID:
                 call = state.call = Call(call.method, call.server, call.agent, call.tool, call.arguments, hints)
         decision = policy.decide(call)

@@ -15,6 +15,7 @@ from proxy.core.model import Call, Context, Denial, Finding, InFlightCall, JsonO
 from proxy.errors import PinsUnavailableError, SharedCallsUnavailableError
 from proxy.gate.refusal import withheld
 from proxy.gate.result_masking import mask_beside, mask_result
+from proxy.gate.result_screen import ResultScreen
 from proxy.gate.server_messages import ServerMessages
 from proxy.gate.tool_catalog import ENTRIES, HANDSHAKES, TOOLS_LIST, is_tool_list, without_instructions
 from proxy.wire import refusal_messages
@@ -42,6 +43,7 @@ class ResponseGate:
         self._issued = parts.issued
         self._messages = ServerMessages(parts)
         self._endpoints = parts.endpoints
+        self._screen = ResultScreen(parts.incoming, parts.catalog)
 
     def find(self, context: Context, message_id: object) -> InFlightCall | None:
         """Return the call of this session that a response of this id answers, if any."""
@@ -59,6 +61,9 @@ class ResponseGate:
                 self._end(in_flight, "withheld", size=len(raw))
                 return self._refused(in_flight, value.get("id", in_flight.message.id), refused)
             shown = self._show(in_flight, value)
+            if isinstance(shown, Denial):
+                self._end(in_flight, "withheld", size=len(raw))
+                return self._refused(in_flight, value.get("id", in_flight.message.id), shown)
             masked, findings = self._mask(in_flight, shown) if in_flight.decision.redactions else (shown, ())
         except Exception as error:
             log.exception("a result could not be rewritten", call_id=in_flight.call_id, error=str(error))
@@ -95,7 +100,10 @@ class ResponseGate:
         """Mask what a server sends beside the answer to `in_flight`; a refusal where that fails."""
         try:
             own = self._messages.redactions(in_flight, value) if isinstance(value, dict) else None
-            return mask_beside(self._redactor, in_flight, value, own, self._issued)
+            screened = self._screen.beside(in_flight, value)
+            if isinstance(screened, Denial):
+                return self._refused(in_flight, in_flight.message.id, screened)
+            return mask_beside(self._redactor, in_flight, screened, own, self._issued)
         except Exception as error:
             log.exception("a message could not be masked", call_id=in_flight.call_id, error=str(error))
             return self._withheld(in_flight, in_flight.message.id, "internal_error")
@@ -142,7 +150,10 @@ class ResponseGate:
             shown = self._show_words(context, shown)
             if (refused := self._messages.refuse_inside(context, value)) is not None:
                 return refusal_messages.refuse(value.get("id", 0), None, refused)
-            return self._mask_unmatched(context, shown)
+            screened = self._screen.unmatched(context, shown)
+            if isinstance(screened, Denial):
+                return refusal_messages.refuse(value.get("id", 0), None, screened)
+            return self._mask_unmatched(context, screened)
         except Exception as error:
             log.exception("an unexpected answer is withheld", server=context.server, error=str(error))
             return refusal_messages.refuse(value.get("id", 0), TOOLS_LIST, withheld("internal_error", TOOLS_LIST))
@@ -154,15 +165,15 @@ class ResponseGate:
             log.warning("an answer to no known call held secrets", server=context.server, detectors=kinds)
         return masked or refusal_messages.refuse(value.get("id", 0), TOOLS_LIST, withheld("secret_found", TOOLS_LIST))
 
-    def _show(self, in_flight: InFlightCall, value: JsonObject) -> JsonObject:
-        """Return what the agent may see of a response, before anything is masked."""
+    def _show(self, in_flight: InFlightCall, value: JsonObject) -> JsonObject | Denial:
+        """Return what the agent may see of a response, before anything is masked; or why it may see nothing of it."""
         method = in_flight.message.method
         if method == TOOLS_LIST:
             continued = in_flight.message.params.get("cursor") is not None
             return self._show_tools(in_flight.context, value, continued=continued)
         if method in HANDSHAKES or method in ENTRIES:
             return self._show_words(in_flight.context, value)
-        return value
+        return self._screen.result(in_flight, value)
 
     def _show_words(self, context: Context, value: JsonObject) -> JsonObject:
         """Return a response without the instructions, prompts and resources that the agent may not see."""
@@ -174,12 +185,14 @@ class ResponseGate:
             try:
                 result, new = catalog.show_instructions(context, result)
                 found += new
+                result = self._screen.instructions(context, result)
             except (PinsUnavailableError, RecursionError) as error:
                 log.warning("instructions cannot be checked", server=context.server, error=str(error))
                 result = without_instructions(result)
         for key in ENTRIES.values():
             result, new = catalog.show_entries(context, key, result)
             found += new
+            result = self._screen.entries(context, key, result)
         for finding in found:
             self._recorder.found(context, finding)
         return value if result is value["result"] else {**value, "result": result}
@@ -199,6 +212,7 @@ class ResponseGate:
         self._end(in_flight, "unreadable")
         # What no rule would have masked is no worse for being unreadable; a tool list would be shown unfiltered.
         masking = any("result" in r.on and r.action != "report" for r in in_flight.decision.redactions)
+        masking = masking or self._screen.must_read(in_flight)
         if message.id is None or not (masking or message.method == TOOLS_LIST):
             return None
         return self._withheld(in_flight, message.id, "unreadable_response")

@@ -41,10 +41,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
     from proxy.core.interfaces import Policy
+    from proxy.gate.incoming import Incoming
 
 TOOLS_LIST: Final = "tools/list"
 NOT_PINNED: Final = "tool_not_pinned"
 HIDDEN: Final = "hidden_characters"
+INJECTED: Final = "injected_instructions"
 MAX_FOUND: Final = 10_000
 # The lists whose entries are described to a model, beside tools; and the answers that may bring instructions.
 ENTRIES: Final = {
@@ -86,18 +88,28 @@ class ToolCatalog:
         self._policy = policy
         self._pins = pins
         self._clock = clock
+        self.incoming: Incoming | None = None  # screens what tools say, where policy asks for it
         self._found: set[str] = set()  # entries with hidden characters that were recorded
 
-    def look_up(self, server: str, tool: str, rules: PinRules) -> tuple[Hints, Objection | None]:
+    def look_up(self, context: Context, tool: str, rules: PinRules) -> tuple[Hints, Objection | None]:
         """Return what a server last said of a tool's nature, and why it may not be called, if not by policy."""
         # One look at the pins for both: each costs a look at a file.
-        known = self._pins.read(server)
+        known = self._pins.read(context.server)
         pin = known.tools.get(tool) if known else None
         definition = pin.seen.definition if pin else None
         hints = Hints.read(definition.get("annotations")) if definition else UNSAID
         # There are two objections; where neither can hold, as for nearly every call, none is looked for.
         possible = rules.mode == "enforce" or (pin is not None and pin.seen.hidden)
-        return hints, _objection(pin, rules) if possible else None
+        objection = _objection(pin, rules) if possible else None
+        return hints, objection or self._screen_call(context, tool, pin)
+
+    def _screen_call(self, context: Context, tool: str, pin: Pin | None) -> Objection | None:
+        if self.incoming is None or pin is None:
+            return None
+        rule = self.incoming.withholds_tool(context, tool, pin.seen)
+        if rule is None:
+            return None
+        return Objection(INJECTED, f"Rule {rule}: the tool's definition speaks to the model, or cannot be examined.")
 
     def hints(self, server: str, tool: str) -> Hints:
         """Return what a server last said of a tool's nature."""
@@ -159,14 +171,22 @@ class ToolCatalog:
         page = Page([(tool["name"], made) for tool, made in listed], continued, result.get("nextCursor") is None)
         pins, changes = self._take(server, page, policy.pins)
         taken = {*(pins.tools if pins else ()), *(tool["name"] for tool, _ in listed)}
-        shown = [
-            face
+        screened = [
+            seen
             for tool, made in listed
             if _is_in_order(tool["name"], made, pins, policy.pins)
+            and (seen := self._screen(context, tool, made)) is not None
+        ]
+        shown = [
+            face
+            for tool in screened
             for face in _faces(tool, policy, _asked(context, tool["name"], tool.get("annotations")), taken)
         ]
         fresh = FRESH if context.revision == MODERN or not {"resultType", *FRESH}.isdisjoint(result) else {}
         return {**result, "tools": shown, **fresh}, tuple(_findings(changes, listed, policy.pins))
+
+    def _screen(self, context: Context, tool: JsonObject, made: ToolPrint) -> JsonObject | None:
+        return tool if self.incoming is None else self.incoming.screen_tool(context, tool, made)
 
     def show_instructions(self, context: Context, result: JsonObject) -> tuple[JsonObject, tuple[ToolFinding, ...]]:
         """Return the result of a handshake as the agent may see it: without instructions that it may not."""

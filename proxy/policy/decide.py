@@ -18,6 +18,7 @@ from proxy.policy.egress import CompiledEgress
 from proxy.policy.eval_context import EvalContext
 from proxy.policy.globs import is_glob
 from proxy.policy.home import UNKNOWN_HOMES
+from proxy.policy.incoming import CompiledIncoming
 from proxy.policy.rule_index import RuleIndex
 from proxy.policy.rules import AllowRule, DenyRule, EgressPolicy, RedactRule, Rule, TwoPhaseRule
 from proxy.policy.text import fold
@@ -102,10 +103,12 @@ class CompiledPolicy:
         detectors: Iterable[Mapping[str, Any]] = (),
         suppressions: Iterable[Suppression] = (),
         homes: Iterable[str] = (),
+        incoming: CompiledIncoming | None = None,
     ) -> None:
         self.version = version
         self.files: tuple[Path, ...] = ()
         self.pins = pins or PinRules()
+        self.incoming = incoming or CompiledIncoming()
         self.egress = egress or CompiledEgress(EgressPolicy(), version=version)
         self.default = default
         self.detectors = tuple(detectors)

@@ -18,6 +18,7 @@ from proxy.policy.conditions import as_tuple
 from proxy.policy.decide import CompiledPolicy
 from proxy.policy.detector_rules import detector_problems
 from proxy.policy.egress import GUARDED, SECRETS, CompiledEgress
+from proxy.policy.incoming import CompiledIncoming
 from proxy.policy.rules import EgressPolicy, Pins, PolicyFile
 from proxy.policy.shadow_file import without_force
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from proxy.core.interfaces import KnownDetectors
 
-_STRICTNESS: Final = ("off", "record", "enforce")
+_STRICTNESS: Final = ("off", "record", "enforce", "tolerant", "strict")
 _HARSHNESS: Final = ("allow", "report", "deny")
 MAX_INCLUDED: Final = 100
 
@@ -206,6 +207,7 @@ def compile_sources(sources: Sequence[PolicySource], *, version: str = "", home:
         detectors=[detector.raw() for source in sources for detector in source.content.detectors],
         suppressions=[entry for source in sources for entry in source.content.suppressions],
         homes=homes or ([home] if home else []),
+        incoming=CompiledIncoming(rule for source in sources for rule in source.content.incoming),
     )
 
 
@@ -305,7 +307,11 @@ def _duplicate_ids(sources: Sequence[PolicySource]) -> list[PolicyProblem]:
     problems: list[PolicyProblem] = []
     for source in sources:
         egress = source.content.egress.rules if source.content.egress else []
-        sections = ((("rules",), source.content.rules), (("egress", "rules"), egress))
+        sections = (
+            (("rules",), source.content.rules),
+            (("egress", "rules"), egress),
+            (("incoming",), source.content.incoming),
+        )
         ids = [(rule.id, (*steps, i, "id")) for steps, rules in sections for i, rule in enumerate(rules)]
         for identity, steps in ids:
             if identity in seen:

@@ -23,6 +23,7 @@ from proxy.policy.conditions import (
     conditions_in,
 )
 from proxy.policy.detector_rules import Detector, Suppression  # noqa: TC001  pydantic reads annotations when it runs
+from proxy.policy.incoming import IncomingRule  # noqa: TC001  pydantic reads annotations when it runs
 
 
 def _check_home(text: str) -> str:
@@ -364,6 +365,11 @@ class Pins(Strict):
     hidden_characters: Literal["record", "enforce"] = Field(
         "enforce", description="enforce: hide and deny tools whose description has invisible characters."
     )
+    drift: Literal["tolerant", "strict"] = Field(
+        default="strict",
+        description="tolerant: an edit that changes no meaning, such as a typo or a new optional parameter, is "
+        "recorded and accepted; strict: every edit is a change.",
+    )
 
 
 class PolicyFile(Strict):
@@ -385,6 +391,9 @@ class PolicyFile(Strict):
     rules: list[Rule] = Field(default_factory=list, description="The rules, in any order: every match counts.")
     egress: EgressPolicy | None = Field(default=None, description="Traffic that is not MCP.")
     pins: Pins | None = Field(default=None, description="Tools that change.")
+    incoming: list[IncomingRule] = Field(
+        default_factory=list, description="Text that speaks to the model, in what servers, pages and agents say."
+    )
     detectors: list[Detector] = Field(default_factory=list, description="Detectors besides the built-in ones.")
     tests: list[PolicyTest] = Field(default_factory=list, description="Tests of the whole policy, all files together.")
     suppressions: list[Suppression] = Field(
