@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from addons.sse_rewriter import EventStream
     from proxy.gate.outbound_scan import UploadWatch
+    from proxy.gate.plain_response import PageWatch
     from proxy.gate.router import ResponseRouter
     from proxy.wire.stream_scan import StreamScanner
 
@@ -63,6 +64,8 @@ class FlowState:
     """Looks for MCP in an upload that streams."""
     watch: UploadWatch | None = None
     """Looks for secrets in an upload that streams."""
+    page: PageWatch | None = None
+    """Examines the response, where that is a page or a card and policy asks for it."""
     stream: ClientStream = field(default_factory=ClientStream)
     """What a WebSocket client has sent so far."""
     held: set[asyncio.Task[None]] | None = None

@@ -16,7 +16,8 @@ import structlog
 from addons import flow_state as flows
 from addons.sse_rewriter import EventStream
 from proxy.core.model import Answer, Context, Denial, Forward, Held, InFlightCall, JsonObject, Reject
-from proxy.gate.router import ResponseRouter
+from proxy.gate.a2a_rest import router_for
+from proxy.gate.refusal import withheld
 from proxy.gate.verdict_carrier import carry_out
 from proxy.wire.body import READ_AT_ONCE, is_call_in_query
 from proxy.wire.content_coding import codings, decode_body, inflater
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from addons.limits import Limits, ResponseChunk
     from proxy.core.interfaces import SharedCalls
     from proxy.gate.gate import Gate
+    from proxy.gate.plain_response import PageWatch
+    from proxy.gate.router import ResponseRouter
 
 log = structlog.get_logger("interlock.http")
 
@@ -223,6 +226,8 @@ class McpGate:
         router = state.router
         if response is None or state.answered or response.status_code == 101:
             return
+        if (router is None or router.in_flight is None) and self._watch_page(flow, response, router):
+            return
         if router is None:
             response.stream = True
         elif flows.media_type(response) == flows.EVENT_STREAM:
@@ -237,6 +242,37 @@ class McpGate:
             response.stream = True
         elif router.in_flight is None and flow.request.method == "GET":
             response.stream = True
+
+    def _watch_page(self, flow: http.HTTPFlow, response: http.Response, router: ResponseRouter | None) -> bool:
+        """Have a page or a card examined where policy asks for that; return whether it is."""
+        headers = response.headers
+        if router is not None and flows.media_type(response) == flows.EVENT_STREAM:
+            return False  # messages come on it, and each is examined by itself
+        page = self._gate.pages.watch(
+            flows.context(flow), headers.get_all("content-type"), headers.get_all("content-encoding")
+        )
+        if page is None:
+            return False
+        flows.state_of(flow).page = page
+        response.stream = page.streams
+        return True
+
+    def _take_page(self, flow: http.HTTPFlow, response: http.Response, page: PageWatch) -> Awaitable[None] | None:
+        body = response.raw_content or b""
+        if not body or response.stream:
+            return None
+        if len(body) > READ_AT_ONCE:
+            return self._take_page_aside(flow, response, page, body)
+        _put_page(flow, response, page.take(body))
+        return None
+
+    async def _take_page_aside(
+        self, flow: http.HTTPFlow, response: http.Response, page: PageWatch, body: bytes
+    ) -> None:
+        try:
+            _put_page(flow, response, await self._gate.threads.run(len(body), page.take, body))
+        except Exception as error:  # noqa: BLE001  a hook's boundary: any failure refuses
+            self._fail(flow, error)
 
     def response_chunk(self, chunk: ResponseChunk) -> Awaitable[None] | None:
         """Rewrite a piece of an event stream. What cannot be read to its end cuts the stream."""
@@ -268,6 +304,8 @@ class McpGate:
     def _take_response(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
         response, state = flow.response, flows.state_of(flow)
         router = state.router
+        if response is not None and state.page is not None and not state.answered:
+            return self._take_page(flow, response, state.page)
         if response is None or router is None or state.answered:
             return None
         if state.rewriter is not None:
@@ -386,7 +424,7 @@ class _HttpCarrier:
         self._route_responses(in_flight)
 
     def _route_responses(self, in_flight: InFlightCall | None) -> None:
-        router = ResponseRouter(self._gate.responses, self._context, in_flight, self._key)
+        router = router_for(self._gate.responses, self._context, in_flight, self._key)
         flows.state_of(self._flow).router = router
 
 
@@ -415,6 +453,20 @@ def _put(response: http.Response, payloads: list[bytes] | None) -> None:
     if payloads is not None:
         whole = payloads[0] if len(payloads) == 1 else b"[" + b",".join(payloads) + b"]"
         flows.replace_body(response, whole)
+
+
+def _put_page(flow: http.HTTPFlow, response: http.Response, left: bytes | Denial | None) -> None:
+    """Put what is left of a page in its place; None means that it passes as it is."""
+    if isinstance(left, Denial) or (left is not None and response.status_code == 206):
+        # Of a part of a page, nothing can be taken out: its place in the whole would be another.
+        denial = left if isinstance(left, Denial) else withheld("injected_instructions", flow.request.method)
+        flows.answer_refused(flow, 403, denial)
+    elif left is not None:
+        flows.replace_body(response, left)
+        for name in ("etag", "content-md5", "digest", "repr-digest", "content-digest"):
+            response.headers.pop(name, None)
+        media_type = flows.media_type(response)
+        response.headers["content-type"] = f"{media_type or 'text/plain'}; charset=utf-8"
 
 
 def _answer(flow: http.HTTPFlow, verdict: Answer) -> None:

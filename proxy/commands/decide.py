@@ -142,6 +142,7 @@ class HookPolicy:
         self._policy = policy
         self.version = policy.version
         self.pins = policy.pins
+        self.incoming = policy.incoming
         self.could_allow = policy.could_allow
         self.governs = policy.governs
         self.unmatched = policy.unmatched

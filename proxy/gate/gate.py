@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from proxy.gate.agent_cards import AgentCards
 from proxy.gate.event_recorder import EventRecorder
 from proxy.gate.in_flight import InFlightCalls
 from proxy.gate.incoming import Incoming, Note, no_note
@@ -20,6 +21,7 @@ from proxy.gate.issued_names import IssuedNames
 from proxy.gate.mcp_endpoints import McpEndpoints
 from proxy.gate.outbound_scan import OutboundScanner
 from proxy.gate.plain_request import PlainRequests
+from proxy.gate.plain_response import PlainResponses
 from proxy.gate.request import RequestGate
 from proxy.gate.response import ResponseGate
 from proxy.wire.body import READ_AT_ONCE
@@ -113,7 +115,9 @@ class Gate:
             incoming=self.incoming,
         )
         self.plain_requests = PlainRequests(OutboundScanner(redactor, body_limit), self.recorder)
-        self.responses = ResponseGate(parts)
+        self.cards = AgentCards(policy, self.recorder, self.incoming, catalog)
+        self.pages = PlainResponses(self.incoming, self.cards, body_limit)
+        self.responses = ResponseGate(parts, self.cards)
         self.requests = RequestGate(parts, self.plain_requests, body_limit, self.responses.abandon)
 
     def close(self) -> None:

@@ -177,14 +177,21 @@ class Incoming:
         content: PageContent | ValueContent | None,
         **more: str,
     ) -> None:
-        detail: JsonObject = {"place": where.place, "action": screening.action, "labels": list(screening.labels), **more}
+        detail: JsonObject = {
+            "place": where.place,
+            "action": screening.action,
+            "labels": list(screening.labels),
+            **more,
+        }
         detail |= {"shadow": True} if screening.shadow else {}
         detail |= {"signs": list(dict.fromkeys(kind for hit in hits for kind in hit.kinds))}
         detail |= {"confidence": _best(hits), "passages": len(hits)}
         if isinstance(content, ValueContent):
             detail["places"] = list(content.places(hits))[:MAX_PLACES]
         withholds = screening.action == "withhold" and not screening.shadow
-        self._recorder.screened(where.context, where.tool or None, where.call_id, screening, detail, withholds=withholds)
+        self._recorder.screened(
+            where.context, where.tool or None, where.call_id, screening, detail, withholds=withholds
+        )
 
 
 @frozen()

@@ -13,16 +13,19 @@ import structlog
 from proxy.core.ids import new_id
 from proxy.core.model import Call, Context, Denial, Finding, InFlightCall, JsonObject, Kind, Message
 from proxy.errors import PinsUnavailableError, SharedCallsUnavailableError
+from proxy.gate.agent_cards import EXTENDED
 from proxy.gate.refusal import withheld
 from proxy.gate.result_masking import mask_beside, mask_result
 from proxy.gate.result_screen import ResultScreen
 from proxy.gate.server_messages import ServerMessages
 from proxy.gate.tool_catalog import ENTRIES, HANDSHAKES, TOOLS_LIST, is_tool_list, without_instructions
 from proxy.wire import refusal_messages
+from proxy.wire.a2a import CARD_METHODS
 from proxy.wire.jsonrpc import reencode
 from proxy.wire.mcp_exchange import is_plain_result
 
 if TYPE_CHECKING:
+    from proxy.gate.agent_cards import AgentCards
     from proxy.gate.gate import GateParts
     from proxy.gate.tool_catalog import ToolFinding
 
@@ -32,7 +35,7 @@ log = structlog.get_logger("interlock.gate")
 class ResponseGate:
     """Takes what servers answer to the calls that are under way."""
 
-    def __init__(self, parts: GateParts) -> None:
+    def __init__(self, parts: GateParts, cards: AgentCards) -> None:
         self._policy = parts.policy
         self._redactor = parts.redactor
         self._recorder = parts.recorder
@@ -44,6 +47,7 @@ class ResponseGate:
         self._messages = ServerMessages(parts)
         self._endpoints = parts.endpoints
         self._screen = ResultScreen(parts.incoming, parts.catalog)
+        self._cards = cards
 
     def find(self, context: Context, message_id: object) -> InFlightCall | None:
         """Return the call of this session that a response of this id answers, if any."""
@@ -173,6 +177,15 @@ class ResponseGate:
             return self._show_tools(in_flight.context, value, continued=continued)
         if method in HANDSHAKES or method in ENTRIES:
             return self._show_words(in_flight.context, value)
+        if method in CARD_METHODS and isinstance(value.get("result"), dict):
+            shown = self._cards.take(in_flight.context, value["result"], EXTENDED, in_flight.call_id)
+            return (
+                shown
+                if isinstance(shown, Denial)
+                else value
+                if shown is value["result"]
+                else {**value, "result": shown}
+            )
         return self._screen.result(in_flight, value)
 
     def _show_words(self, context: Context, value: JsonObject) -> JsonObject:

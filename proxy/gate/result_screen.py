@@ -5,12 +5,12 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from proxy.core.model import Context, Denial, InFlightCall, JsonObject
 from proxy.gate.incoming import REASON
 from proxy.gate.refusal import withheld
 from proxy.gate.tool_pins import print_tool
 
 if TYPE_CHECKING:
+    from proxy.core.model import Context, Denial, InFlightCall, JsonObject
     from proxy.gate.incoming import Incoming, Screened
     from proxy.gate.tool_catalog import ToolCatalog
 

@@ -22,6 +22,7 @@ from proxy.gate.tool_pins import (
     ToolChange,
     ToolPrint,
     print_tool,
+    take_card,
     take_instructions,
     take_page,
 )
@@ -192,11 +193,14 @@ class ToolCatalog:
         """Return the result of a handshake as the agent may see it: without instructions that it may not."""
         said = {"instructions": result["instructions"]} if result.get("instructions") is not None else {}
         rules, made = self._policy().pins, print_tool(said)
+        tolerant = rules.drift == "tolerant"
         change: ToolChange | None = None
 
         def take(known: ServerPins | None) -> ServerPins:
             nonlocal change
-            pins, change = take_instructions(known, made, adopt=rules.mode == "off", now=self._clock())
+            pins, change = take_instructions(
+                known, made, adopt=rules.mode == "off", now=self._clock(), tolerant=tolerant
+            )
             return pins
 
         pins = self._pins.update(context.server, take)
@@ -206,6 +210,24 @@ class ToolCatalog:
         listed: Listed = [({"name": INSTRUCTIONS, **said}, made)]
         findings = tuple(_findings((change,) if change else (), listed, rules))
         return result if passes or not said else without_instructions(result), findings
+
+    def take_card(self, context: Context, name: str, card: JsonObject) -> tuple[bool, tuple[ToolFinding, ...]]:
+        """Pin an agent card; return whether it may pass, and what was found. Raises PinsUnavailableError."""
+        rules, made = self._policy().pins, print_tool(card)
+        change: ToolChange | None = None
+
+        def take(known: ServerPins | None) -> ServerPins:
+            nonlocal change
+            adopt, tolerant = rules.mode == "off", rules.drift == "tolerant"
+            pins, change = take_card(known, name, made, adopt=adopt, now=self._clock(), tolerant=tolerant)
+            return pins
+
+        pins = self._pins.update(context.server, take)
+        pin = pins.cards.get(name) if pins else None
+        passes = not made.hidden or rules.hidden_characters != "enforce"
+        passes = passes and (rules.mode != "enforce" or (pin is not None and pin.stands))
+        listed: Listed = [({**card, "name": name}, made)]
+        return passes, tuple(_findings((change,) if change else (), listed, rules))
 
     def show_entries(
         self, context: Context, key: str, result: JsonObject
@@ -244,7 +266,8 @@ class ToolCatalog:
 
         def change(known: ServerPins | None) -> ServerPins:
             nonlocal changes
-            pins, changes = take_page(known, page, adopt=rules.mode == "off", now=self._clock())
+            tolerant = rules.drift == "tolerant"
+            pins, changes = take_page(known, page, adopt=rules.mode == "off", now=self._clock(), tolerant=tolerant)
             return pins
 
         return self._pins.update(server, change), changes
@@ -318,7 +341,11 @@ def _findings(changes: tuple[ToolChange, ...], listed: Listed, rules: PinRules) 
             fields = [name[:60] for name in change.fields[:20]]  # the server's own words, so bounded
             detail = {"change": change.what, "fields": fields, "digest": made.digest[:16]}
             detail |= {"former": change.former} if change.former else {}
-            yield ToolFinding("pin_changed", change.tool, rules.mode == "enforce", NOT_PINNED, detail)
+            detail |= {"departures": list(change.departures)} if change.departures else {}
+            enforced = rules.mode == "enforce" and change.what != "edited"
+            yield ToolFinding(
+                "pin_changed", change.tool, enforced, None if change.what == "edited" else NOT_PINNED, detail
+            )
         if made.hidden:
             enforced = rules.hidden_characters == "enforce"
             yield ToolFinding("hidden_characters", change.tool, enforced, HIDDEN, {"places": list(made.hidden)})

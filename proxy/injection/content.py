@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
 REMOVED: Final = "[removed by Interlock: text that speaks to the model]"
-PLUMBING: Final = frozenset(("jsonrpc", "id", "type", "role", "mimeType", "kind", "method", "resultType", "name", "uri"))
+PLUMBING: Final = frozenset(
+    ("jsonrpc", "id", "type", "role", "mimeType", "kind", "method", "resultType", "name", "uri")
+)
 """Keys whose strings are the protocol's own: they stand between the pieces of a text without being part of it."""
 _SHORT_NAME: Final = 20
 _LONGEST_PATH: Final = 200
@@ -25,7 +27,19 @@ _COMMENTS: Final = ((b"<!--", b"-->"), (b"[//]:", b"\n"), (b"[comment]:", b"\n")
 _NOT_TEXT: Final = ("image/", "audio/", "video/", "font/", "model/")
 _ARCHIVES: Final = frozenset(
     f"application/{name}"
-    for name in ("zip", "gzip", "x-gzip", "x-tar", "pdf", "wasm", "x-7z-compressed", "zstd", "x-bzip2", "vnd.rar", "java-archive")
+    for name in (
+        "zip",
+        "gzip",
+        "x-gzip",
+        "x-tar",
+        "pdf",
+        "wasm",
+        "x-7z-compressed",
+        "zstd",
+        "x-bzip2",
+        "vnd.rar",
+        "java-archive",
+    )
 )
 
 

@@ -1,7 +1,7 @@
 """The text of an HTML page: what a person sees, what only a model gets, and where each word stands in the page. Pure.
 
-One pass with a regular expression that cannot backtrack; no tree is built. Texts that nobody sees (comments, attributes,
-hidden elements) follow the visible text, so that neither cuts the other's sentences.
+One pass with a regular expression that cannot backtrack; no tree is built. Texts that nobody sees (comments,
+attributes, hidden elements) follow the visible text, so that neither cuts the other's sentences.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ _RULE: Final = re.compile(rb"([^{}]{1,400})\{([^{}]{0,2000})\}")
 _SELECTOR: Final = re.compile(rb"([.#])([\w-]+)\s*(?:,|$)")
 _WALL: Final = b"\n" * 400  # so much between them that no passage reaches from what is seen to what is not
 _SHORTEST: Final = 12  # an attribute's value below that says nothing
-LOOKS: Final = re.compile(rb"<(?:!doctype|html|head|body|div|p|span|table|ul|a|img|h[1-6]|br|section|article)\b[^>]{0,2000}>", re.I)
+LOOKS: Final = re.compile(
+    rb"<(?:!doctype|html|head|body|div|p|span|table|ul|a|img|h[1-6]|br|section|article)\b[^>]{0,2000}>", re.IGNORECASE
+)
 
 
 class Slice(NamedTuple):

@@ -5,7 +5,6 @@ Compiling takes seconds, so it is done once for a process, when a policy first a
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING, Final
 
 from proxy.injection.signals import SIGNALS, SPACED, Signal
@@ -21,16 +20,26 @@ type Found = list[tuple[Signal, int]]
 """Signals, each with the offset where it ends."""
 
 
-@functools.cache
-def matcher(cache: DatabaseCache | None = None) -> Callable[[bytes], Found]:
-    """Return the search for signals in a text."""
-    return _searching(SIGNALS, cache)
+_SEARCHES: Final[dict[str, Callable[[bytes], Found]]] = {}
 
 
-@functools.cache
-def spaced_matcher(cache: DatabaseCache | None = None) -> Callable[[bytes], Found]:
-    """Return the search for signals in letters that were spelt out one by one."""
-    return _searching(SPACED, cache)
+def prepare(cache: DatabaseCache | None = None) -> None:
+    """Compile the patterns, or load them from `cache`, so that no call has to wait for that."""
+    if not _SEARCHES:
+        spaced = _searching(SPACED, cache)
+        _SEARCHES.update(signals=_searching(SIGNALS, cache), spaced=spaced)
+
+
+def find_signals(data: bytes) -> Found:
+    """Return the signals in a text."""
+    prepare()
+    return _SEARCHES["signals"](data)
+
+
+def find_spaced(letters: bytes) -> Found:
+    """Return the signals in letters that were spelt out one by one."""
+    prepare()
+    return _SEARCHES["spaced"](letters)
 
 
 def _searching(signals: Sequence[Signal], cache: DatabaseCache | None) -> Callable[[bytes], Found]:
@@ -43,6 +52,3 @@ def _searching(signals: Sequence[Signal], cache: DatabaseCache | None) -> Callab
 def _searching_one_by_one(signals: Sequence[Signal]) -> Callable[[bytes], Found]:
     compiled = [(signal, compile_bytes(signal.pattern)) for signal in signals]
     return lambda data: [(signal, match.end()) for signal, regex in compiled for match in regex.finditer(data)]
-
-
-PREPARED: Final = [matcher, spaced_matcher]

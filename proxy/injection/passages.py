@@ -105,13 +105,11 @@ def _passage(group: list[Mark], data: bytes, hidden: Sequence[tuple[int, int]]) 
 def _start_of(mark: Mark, data: bytes) -> int:
     """Return where the match of a mark begins, as far as that can be told: hyperscan only says where it ends."""
     low = max(0, mark.end - _LOOK_BACK)
-    found = None
-    for found in _regex(mark.signal.pattern).finditer(data[low : mark.end]):
-        pass
-    return mark.start if found is None else low + int(found.start())
+    starts = [match.start() for match in _regex(mark.signal.pattern).finditer(data[low : mark.end])]
+    return low + int(starts[-1]) if starts else mark.start
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _regex(pattern: str) -> Any:
     return compile_bytes(pattern)
 

@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from proxy.core.model import frozen
-from proxy.injection.matcher import matcher, spaced_matcher
+from proxy.injection.matcher import find_signals, find_spaced
 from proxy.injection.signals import Signal
 from proxy.redact.decode import MAX_DEPTH, Layer, RootLayer, next_layer
 from proxy.redact.unicode_fold import FOLD
@@ -52,7 +52,7 @@ class Mark:
 
 def read_marks(data: bytes) -> list[Mark]:
     """Return every signal of a text in UTF-8, in whichever reading it was found."""
-    found = matcher()(data)
+    found = find_signals(data)
     marks = [Mark(max(0, end - MATCH), end, signal) for signal, end in found if signal.weight]
     signs = {signal.kind for signal, end in found if not signal.weight and _is_sign(signal, data, end)}
     if not data.isascii():
@@ -78,7 +78,7 @@ def _new(plain: set[tuple[Signal, int]], marks: Iterator[Mark]) -> list[Mark]:
 
 def _folded(data: bytes) -> Iterator[Mark]:
     view = FoldedView(data, FOLD)
-    for signal, end in matcher()(view.data):
+    for signal, end in find_signals(view.data):
         if signal.weight:
             start, stop = view.origin(max(0, end - MATCH), end)
             yield Mark(start, stop, signal, _DISGUISE.search(data[start:stop].decode("utf-8", "ignore")) is not None)
@@ -95,7 +95,7 @@ def _smuggled(data: bytes) -> Iterator[Mark]:
 
 
 def _translated(data: bytes, table: bytes) -> Iterator[Mark]:
-    for signal, end in matcher()(data.translate(table)):
+    for signal, end in find_signals(data.translate(table)):
         if signal.weight > 1:
             yield Mark(max(0, end - MATCH), end, signal, disguised=True)
 
@@ -106,7 +106,7 @@ def _decoded(data: bytes) -> Iterator[Mark]:
         layer = next_layer(layer, layer.data[:MAX_LAYER]) if layer is not None else None
         if layer is None:
             return
-        for signal, end in matcher()(layer.data):
+        for signal, end in find_signals(layer.data):
             if signal.weight:
                 span: Span = layer.root_span(max(0, end - MATCH), end)
                 yield Mark(*span, signal, disguised=True)
@@ -115,5 +115,5 @@ def _decoded(data: bytes) -> Iterator[Mark]:
 def _spelt_out(data: bytes) -> Iterator[Mark]:
     for run in _SPELT.finditer(data):
         letters = bytes(byte for byte in run[0] if chr(byte).isalpha())
-        for signal, _ in spaced_matcher()(letters):
+        for signal, _ in find_spaced(letters):
             yield Mark(*run.span(), signal, disguised=True)

@@ -42,6 +42,9 @@ SESSION_METHODS: Final = frozenset(
         *("tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/unsubscribe"),
         *("tasks/get", "tasks/result", "tasks/list", "tasks/cancel", "notifications/initialized"),
         *("notifications/cancelled", "notifications/progress", "notifications/roots/list_changed"),
+        # Of A2A, what looks at a task that was allowed, or ends it.
+        *("tasks/resubscribe", "agent/getAuthenticatedExtendedCard", "GetExtendedAgentCard"),
+        *("GetTask", "ListTasks", "CancelTask", "SubscribeToTask"),
     )
 )
 

@@ -56,7 +56,9 @@ class IncomingRule(Strict):
         description="What to read: descriptions of tools, prompts and resources; schemas of tools; instructions of "
         "servers; results of calls, also of other agents; pages and answers of plain HTTP; cards of agents.",
     )
-    servers: Globs | None = Field(default=None, description="Globs over server names, and hosts of pages; all if absent.")
+    servers: Globs | None = Field(
+        default=None, description="Globs over server names, and hosts of pages; all if absent."
+    )
     tools: Globs | None = Field(default=None, description="Globs over tool names; all tools if absent.")
     agents: Globs | None = Field(default=None, description="Globs over agent names; all agents if absent.")
     signs: NonEmptyList[Kind] | None = Field(
