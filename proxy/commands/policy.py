@@ -30,7 +30,8 @@ from proxy.policy.explain import explain as explain_call
 from proxy.policy.lint import lint, lint_egress
 from proxy.policy.load import PolicyFileError, PolicySource, compile_sources, load_policy, load_sources
 from proxy.policy.replay import recorded_call
-from proxy.policy.rule_tests import Coverage, TestResult, coverage, run_policy_tests, run_tests
+from proxy.injection import find_passages
+from proxy.policy.rule_tests import Coverage, TestResult, coverage, run_incoming_tests, run_policy_tests, run_tests
 from proxy.policy.rules import EgressRule, PolicyFile, Rule, TestCall, describe_coverage
 from proxy.redact import builtin
 from proxy.system.package_data import policies_dir
@@ -81,7 +82,7 @@ def check(path: PolicyPath = None, *, as_json: AsJson = False, strict: bool = Fa
     """
     sources = _load(_path(path), as_json=as_json)
     policy = compile_sources(sources)
-    count = sum(len(source.content.rules) for source in sources)
+    count = sum(len(source.content.rules) + len(source.content.incoming) for source in sources)
     found = _remarks(sources, policy)
     failed = strict and bool(found)
     if as_json:
@@ -140,8 +141,13 @@ def run(path: PolicyPath = None, *, as_json: AsJson = False) -> None:
         rule for source in sources if source.content.egress for rule in source.content.egress.rules
     ]
     tests = [test for source in sources for test in source.content.tests]
-    results = (*run_tests(rules, egress), *run_policy_tests(compile_sources(sources), tests))
-    covered = coverage([*rules, *egress], results)
+    incoming = [rule for source in sources for rule in source.content.incoming]
+    results = (
+        *run_tests(rules, egress),
+        *run_incoming_tests(incoming, find_passages),
+        *run_policy_tests(compile_sources(sources), tests),
+    )
+    covered = coverage([*rules, *egress, *incoming], results)
     failed = [result for result in results if not result.passed]
     if as_json:
         shown = [

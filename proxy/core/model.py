@@ -308,6 +308,7 @@ class PinRules:
     mode: Literal["off", "record", "enforce"] = "record"
     hidden_characters: Literal["record", "enforce"] = "enforce"
     drift: Literal["tolerant", "strict"] = "strict"
+    unlisted: Literal["allow", "deny"] = "deny"
 
 
 type Place = Literal["descriptions", "schemas", "instructions", "results", "pages", "cards"]

@@ -280,7 +280,8 @@ def _objection(pin: Pin | None, rules: PinRules) -> Objection | None:
     if rules.mode != "enforce" or (pin is not None and pin.stands):
         return None
     if pin is None:
-        return Objection(NOT_PINNED, "The server has never listed this tool.")
+        never = Objection(NOT_PINNED, "The server has never listed this tool.")
+        return None if rules.unlisted == "allow" else never
     state = "is new" if pin.approved is None else "has changed"
     return Objection(NOT_PINNED, f"The tool {state} since the server's tools were pinned.")
 

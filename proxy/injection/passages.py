@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 type Confidence = Literal["possible", "likely", "sure"]
 CONFIDENCES: Final[tuple[Confidence, ...]] = ("possible", "likely", "sure")
-_LEVELS: Final = {"possible": 4, "likely": 6, "sure": 8}
+_LEVELS: Final = {"possible": 4, "likely": 5, "sure": 8}
 WINDOW: Final = 1 << 20
 OVERLAP: Final = 1 << 12
 NEAR: Final = 320
@@ -85,17 +85,18 @@ def _passage(group: list[Mark], data: bytes, hidden: Sequence[tuple[int, int]]) 
     weights: dict[str, int] = {}
     for mark in group:
         weights[mark.signal.kind] = max(weights.get(mark.signal.kind, 0), mark.signal.weight)
-    telling = any(map(_is_telling, group))
+    telling = any(map(_is_telling, group)) or _claims_and_asks(weights)
     if not telling and sum(weights.values()) < _LEVELS["possible"]:
         return []
     first, last = min(mark.start for mark in group), max(mark.end for mark in group)
     if any(start < last and first < end for start, end in hidden):
         weights["hidden"] = max(weights.get("hidden", 0), 4)
+        telling = telling or "order" in weights
     if any(mark.disguised and _is_telling(mark) for mark in group):
         weights["disguised"] = 3
     score = sum(weights.values())
-    # Manuals speak of secrets, of sending them and of what one must do; only by more than that is anything sure.
-    score = score if telling else min(score, _LEVELS["sure"] - 1)
+    # Manuals speak of secrets, of sending them and of what one must do: that alone is never more than possible.
+    score = score if telling else min(score, _LEVELS["likely"] - 1)
     if score < _LEVELS["possible"]:
         return []
     first = min(_start_of(mark, data) for mark in group)
@@ -112,6 +113,11 @@ def _start_of(mark: Mark, data: bytes) -> int:
 @functools.cache
 def _regex(pattern: str) -> Any:
     return compile_bytes(pattern)
+
+
+def _claims_and_asks(weights: dict[str, int]) -> bool:
+    """Return whether one tool speaks of the use of another and of a secret: no honest one does both."""
+    return weights.get("claims-priority", 0) > 0 and weights.get("asks-secret", 0) > 1
 
 
 def _is_telling(mark: Mark) -> bool:

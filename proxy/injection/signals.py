@@ -12,10 +12,10 @@ from typing import Final, NamedTuple
 
 from proxy.redact.unicode_fold import FOLD
 
-_GAP: Final = r"[\W_]+"
+_GAP: Final = r"(?:[\W_]+)"
 _FEW_WORDS: Final = r"[\W_]+(?:\w+[\W_]+){0,4}"
 # Between letters that are spelt out one by one, words have no gaps that can be told from those of letters.
-_NO_GAP: Final = r"[\W_]*"
+_NO_GAP: Final = r"(?:[\W_]*)"
 _NO_WORDS: Final = r"[\w\W]{0,40}"
 
 _OVERRIDE = "(?:ignor(?:e|es|ing)|disregard(?:s|ing)?|forget|overrid(?:e|es|ing)|bypass|discard|neglect|skip|set_aside)"
@@ -24,7 +24,7 @@ _BEFORE = "(?:previous|prior|above|earlier|preceding|foregoing|all_(?:of_)?(?:yo
 _EARLIER = "(?:previous|prior|above|earlier|preceding|former|existing|original|initial|foregoing|past|other|current)"
 _ORDERS = "(?:i?u?nstructions?|prompts?|directives?|guidelines?|orders|commands?|system_(?:message|prompt)s?|programming|training|constraints?|safety_(?:rules?|measures?))"
 _TELL = "(?:tell|inform|mention(?:_(?:this|it|that))?(?:_to)?|notify|alert|show|reveal(?:_(?:this|it|that))?(?:_to)?|disclose|warn|let|say|report|ask)"
-_USER = "(?:the_|this_|your_|any_|to_)?(?:users?|humans?|operators?|owners?|anyone|anybody|person|people|customers?)"
+_USER = "(?:the_|this_|your_|any_|to_)?(?:users?|humans?|operators?|owners?|customers?)"
 _PRIVATE = (
     r"(?:api[\s_-]?keys?|access[\s_-]?tokens?|auth(?:entication)?_tokens?|session_tokens?|passwords?|passphrases?|"
     r"private[\s_-]?keys?|secret[\s_-]?keys?|secrets|credentials?|ssh_keys?|seed_phrases?|cookies|env(?:ironment)?_variables?|"
@@ -40,7 +40,7 @@ _PLACE = r"(?:https?://|[\w.+-]{1,40}@[\w-]{1,40}\.|webhook|(?:to|at|via)_(?:thi
 _ARGUMENT = r"(?:parameter|argument|field|sidenote|query_string|header|body|footer|url|request|comment)"
 _MODEL = "(?:ai|llm|language_model|assistant|chat_?bot|agent|model|gpt(?:-?\\d)?|claude|gemini|copilot|ai_(?:agent|assistant|model|system)|large_language_model)"
 _TOOL = r"(?:tools?|functions?|api|mcp_servers?|servers?)"
-_RUN = "(?:execute|run|call|invoke|use|send|read|fetch|open|visit|download|delete|remove|transfer|grant|buy|post|forward|retrieve|provide|include|return|output|write|print|reply|respond|answer|say|repeat|reveal|disable|install)"
+_RUN = "(?:execute|run|call|invoke|use|send|read|fetch|open|visit|download|delete|remove|transfer|grant|buy|post|forward|retrieve|provide|include|return|output|write|print|reply|respond|answer|say|repeat|reveal|disable|install|render|display|collect|gather)"
 
 
 class Signal(NamedTuple):
@@ -59,7 +59,7 @@ _TABLE: Final = (
     (
         "override",
         5,
-        rf"\b{_FORGET}_(?:everything|anything|all|what)_(?:you_(?:were|have|'ve|know|read|learned)|that_(?:was|came|has)|above|before|i_said|said|written|prior|previous)\b",
+        rf"\b{_FORGET}_(?:everything|anything|all|what)_(?:you_(?:were|have|'ve|know|read|learned)|that_(?:was|came|has)|above|before|written|prior|previous)\b",
     ),
     (
         "override",
@@ -84,24 +84,24 @@ _TABLE: Final = (
     ),
     (
         "override",
-        5,
+        6,
         r"\b(?:ignora|ignorez|olvida|oubliez?|vergiss|ignorier(?:e|en)|missachte|esquece|dimentica|negeer|descarta|desconsidere)~(?:instrucciones|instructions|anweisungen|instrucoes|istruzioni|instructies|ordenes|consignes|befehle|vorgaben|indicaciones)\b",
     ),
     (
         "override",
-        5,
+        6,
         r"\b(?:ignora|olvida|ignorez|oubliez|ignoriere|vergiss|ignori)~(?:anteriores|previas|precedentes|vorherigen|vorherige|bisherigen|obigen|precedenti|todas_las|toutes_les|alle)~(?:instrucciones|instructions|anweisungen|instrucoes|istruzioni|instructies|consignes|befehle)",
     ),
     (
         "override",
-        5,
+        6,
         r"(?:игнорируй|игнорируйте|забудь|забудьте|не обращай внимания на)[^.\n]{0,60}(?:инструкци|указани|команд)",
     ),
-    ("override", 5, r"(?:忽略|无视|忘记|不要理会|無視|忽視)[^。\n]{0,30}(?:指令|指示|提示|说明|命令|要求)"),
-    ("override", 5, r"(?:以前|前|上記|これまで)の?[^。\n]{0,20}(?:指示|命令|プロンプト)[^。\n]{0,10}(?:無視|忘れ)"),
-    ("override", 5, r"(?:이전|위의|앞의)[^.\n]{0,20}(?:지시|명령|프롬프트)[^.\n]{0,12}(?:무시|잊)"),
-    ("override", 5, r"(?:تجاهل|انس)[^.\n]{0,40}(?:التعليمات|الاوامر|الأوامر)"),
-    ("override", 5, r"(?:onceki|yukaridaki)_(?:tum_)?(?:talimat|komut)\w*_(?:yok_say|unut|gormezden)"),
+    ("override", 6, r"(?:忽略|无视|忘记|不要理会|無視|忽視)[^\n]{0,60}(?:指令|指示|提示|说明|命令|要求)"),
+    ("override", 6, r"(?:以前|前|上記|これまで)の?[^\n]{0,60}(?:指示|命令|プロンプト)[^\n]{0,30}(?:無視|忘れ)"),
+    ("override", 6, r"(?:이전|위의|앞의)[^\n]{0,60}(?:지시|명령|프롬프트)[^\n]{0,30}(?:무시|잊)"),
+    ("override", 6, r"(?:تجاهل|انس)[^.\n]{0,40}(?:التعليمات|الاوامر|الأوامر)"),
+    ("override", 6, r"(?:onceki|yukaridaki)_(?:tum_)?(?:talimat|komut)\w*_(?:yok_say|unut|gormezden)"),
     # A new task, in the place of the one at hand.
     (
         "order",
@@ -151,7 +151,7 @@ _TABLE: Final = (
     ),
     (
         "order",
-        3,
+        2,
         r"\b(?:instead|rather),?_(?:you_(?:must|should|will|need_to)_)?(?:just_|only_|simply_|please_)?(?:output|print|say|reply|respond|write|send|execute|run|reveal|repeat)\b",
     ),
     (
@@ -176,7 +176,7 @@ _TABLE: Final = (
     (
         "addresses-model",
         3,
-        rf"\b(?:attention|hey|hello|dear|hi|note_(?:to|for)|message_(?:to|for)|instructions?_(?:to|for)|to|listen)_?,?:?_(?:all_|any_|the_|every_)?{_MODEL}s?_?(?:[:!,—-]|reading|processing|who|that_(?:reads?|process\w*|pars\w*|summar\w*)|must|should|please|you)",
+        rf"\b(?:attention|hey|hello|dear|hi|note_(?:to|for)|message_(?:to|for)|instructions?_(?:to|for)|to|listen)_?,?:?_(?:all_|any_|the_|every_)?{_MODEL}s?_?(?:[:!,-]|reading|processing|who|that_(?:reads?|process\w*|pars\w*|summar\w*)|must|should|please|you)",
     ),
     ("addresses-model", 3, rf"\bif_you_(?:are|'re)_(?:an?_|the_|reading_this_as_an?_)?{_MODEL}s?\b"),
     (
@@ -243,8 +243,8 @@ _TABLE: Final = (
     ),
     (
         "sends-out",
-        4,
-        r"!\[[^\]\n]{0,200}\]\(\s*<?https?://[^)\s]{1,200}(?:[?&/=](?:[^)\s]{0,80})(?:\{|\$\{|%7b|<|\[|%s|data_?here|insert|secret|summary|base64|payload|your_|conversation|prompt|token|history|exfil))",
+        5,
+        r"!\[[^\]\n]{0,200}\]\(\s*<?https?://[^)\s]{1,200}(?:[?&/=](?:[^)\s]{0,80})(?:\{|\$\{|%7b|<|\[|%s|data_?here|insert|secret|base64|payload|your_|conversation|exfil))",
     ),
     (
         "sends-out",

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from proxy.core.interfaces import KnownDetectors
 
-_STRICTNESS: Final = ("off", "record", "enforce", "tolerant", "strict")
+_STRICTNESS: Final = ("off", "record", "enforce", "tolerant", "strict", "allow", "deny")
 _HARSHNESS: Final = ("allow", "report", "deny")
 MAX_INCLUDED: Final = 100
 

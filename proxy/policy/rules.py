@@ -370,6 +370,9 @@ class Pins(Strict):
         description="tolerant: an edit that changes no meaning, such as a typo or a new optional parameter, is "
         "recorded and accepted; strict: every edit is a change.",
     )
+    unlisted: Literal["allow", "deny"] = Field(
+        default="deny", description="With mode: enforce only. Whether tools may be called that were never listed."
+    )
 
 
 class PolicyFile(Strict):
