@@ -24,13 +24,13 @@ from proxy.commands.audit.query import find_events
 from proxy.commands.options import ConfigFile, StateDir, trail_settings
 from proxy.core.model import Call
 from proxy.errors import PolicyError
+from proxy.injection import find_passages
 from proxy.policy.detector_rules import lint_detectors
 from proxy.policy.explain import ConditionTrace, Explanation
 from proxy.policy.explain import explain as explain_call
 from proxy.policy.lint import lint, lint_egress
 from proxy.policy.load import PolicyFileError, PolicySource, compile_sources, load_policy, load_sources
 from proxy.policy.replay import recorded_call
-from proxy.injection import find_passages
 from proxy.policy.rule_tests import Coverage, TestResult, coverage, run_incoming_tests, run_policy_tests, run_tests
 from proxy.policy.rules import EgressRule, PolicyFile, Rule, TestCall, describe_coverage
 from proxy.redact import builtin

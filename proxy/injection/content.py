@@ -168,11 +168,15 @@ def _comments(raw: bytes) -> Iterator[tuple[int, int]]:
 
 def _piece(text: str) -> Piece:
     raw = text.encode("utf-8", "replace")
-    return HtmlPiece(raw) if b"</" in raw and LOOKS.search(raw) else Piece(raw)
+    return HtmlPiece(raw) if b"&#" in raw or (b"</" in raw and LOOKS.search(raw)) else Piece(raw)
 
 
 def _is_html(data: bytes, media_type: str) -> bool:
-    return "html" in media_type or (not media_type.endswith("json") and LOOKS.search(data, 0, 1 << 12) is not None)
+    return (
+        "html" in media_type
+        or b"&#" in data
+        or (not media_type.endswith("json") and LOOKS.search(data, 0, 1 << 12) is not None)
+    )
 
 
 def _strings(value: Any) -> Iterator[tuple[str, str, bool]]:

@@ -36,7 +36,6 @@ _UNSEEN_STYLE: Final = re.compile(
     rb"|transform\s*:\s*scale\(\s*0",
     re.IGNORECASE,
 )
-_RULE: Final = re.compile(rb"([^{}]{1,400})\{([^{}]{0,2000})\}")
 _SELECTOR: Final = re.compile(rb"([.#])([\w-]+)\s*(?:,|$)")
 _WALL: Final = b"\n" * 400  # so much between them that no passage reaches from what is seen to what is not
 _SHORTEST: Final = 12  # an attribute's value below that says nothing
@@ -162,7 +161,8 @@ def _hidden_names(page: bytes) -> frozenset[bytes]:
         return frozenset()
     names: set[bytes] = set()
     for sheet in re.finditer(rb"<style[^>]*+>(.*?)(?:</style|\Z)", page, re.DOTALL | re.IGNORECASE):
-        for rule in _RULE.finditer(sheet[1]):
-            if _UNSEEN_STYLE.search(rule[2]):
-                names.update(mark + name for mark, name in _SELECTOR.findall(rule[1].strip()))
+        for rule in sheet[1].split(b"}"):
+            selector, _, body = rule.rpartition(b"{")
+            if _UNSEEN_STYLE.search(body):
+                names.update(mark + name for mark, name in _SELECTOR.findall(selector[-400:].strip()))
     return frozenset(names)

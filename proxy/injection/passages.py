@@ -85,7 +85,10 @@ def _passage(group: list[Mark], data: bytes, hidden: Sequence[tuple[int, int]]) 
     weights: dict[str, int] = {}
     for mark in group:
         weights[mark.signal.kind] = max(weights.get(mark.signal.kind, 0), mark.signal.weight)
-    telling = any(map(_is_telling, group)) or _claims_and_asks(weights)
+    claims = {mark.signal for mark in group if mark.signal.kind == "claims-priority"}
+    if len(claims) > 1:
+        weights["claims-priority"] = 5
+    telling = any(map(_is_telling, group)) or _claims_and_asks(weights) or len(claims) > 1
     if not telling and sum(weights.values()) < _LEVELS["possible"]:
         return []
     first, last = min(mark.start for mark in group), max(mark.end for mark in group)
@@ -96,7 +99,9 @@ def _passage(group: list[Mark], data: bytes, hidden: Sequence[tuple[int, int]]) 
         weights["disguised"] = 3
     score = sum(weights.values())
     # Manuals speak of secrets, of sending them and of what one must do: that alone is never more than possible.
-    score = score if telling else min(score, _LEVELS["likely"] - 1)
+    # Nor does the mere name of a secret make more of anything.
+    if not telling or score - (weights.get("asks-secret") == 1) < _LEVELS["likely"]:
+        score = min(score, _LEVELS["likely"] - 1)
     if score < _LEVELS["possible"]:
         return []
     first = min(_start_of(mark, data) for mark in group)

@@ -1,4 +1,4 @@
-# ruff: noqa: E501  a pattern is read as one line, and compared with its neighbours
+# ruff: noqa: E501, RUF001  a pattern is read as one line; words of other alphabets are meant
 """What gives away a text that is meant for a model: one table of patterns. Pure.
 
 No phrase decides by itself. Each pattern has a kind and a weight, and `passages` adds up the kinds that stand close
@@ -14,9 +14,6 @@ from proxy.redact.unicode_fold import FOLD
 
 _GAP: Final = r"(?:[\W_]+)"
 _FEW_WORDS: Final = r"[\W_]+(?:\w+[\W_]+){0,4}"
-# Between letters that are spelt out one by one, words have no gaps that can be told from those of letters.
-_NO_GAP: Final = r"(?:[\W_]*)"
-_NO_WORDS: Final = r"[\w\W]{0,40}"
 
 _OVERRIDE = "(?:ignor(?:e|es|ing)|disregard(?:s|ing)?|forget|overrid(?:e|es|ing)|bypass|discard|neglect|skip|set_aside)"
 _FORGET = "(?:ignor(?:e|es|ing)|disregard(?:s|ing)?|forget|neglect|set_aside)"
@@ -95,7 +92,7 @@ _TABLE: Final = (
     (
         "override",
         6,
-        r"(?:игнорируй|игнорируйте|забудь|забудьте|не обращай внимания на)[^.\n]{0,60}(?:инструкци|указани|команд)",
+        r"(?:(?:И|и)гнорируй|(?:З|з)абудь|(?:Н|н)е обращай внимания на)[^.\n]{0,60}(?:инструкци|указани|команд)",
     ),
     ("override", 6, r"(?:忽略|无视|忘记|不要理会|無視|忽視)[^\n]{0,60}(?:指令|指示|提示|说明|命令|要求)"),
     ("override", 6, r"(?:以前|前|上記|これまで)の?[^\n]{0,60}(?:指示|命令|プロンプト)[^\n]{0,30}(?:無視|忘れ)"),
@@ -198,7 +195,7 @@ _TABLE: Final = (
     (
         "secrecy",
         4,
-        rf"\b(?:do_not|don'?t|never|must_not|should_not|shouldn'?t|mustn'?t|without|avoid|no_need_to|refrain_from)~{_TELL}(?:ing|ning|ying)?_(?:\w+_){{0,3}}?{_USER}\b",
+        rf"\b(?:do_not|don'?t|never|without|avoid|no_need_to|refrain_from)~{_TELL}(?:ing|ning|ying)?_(?:\w+_){{0,3}}?{_USER}\b",
     ),
     ("secrecy", 4, rf"\b(?:hide|conceal|keep)_(?:\w+_){{0,4}}(?:from|secret_from|hidden_from|invisible_to)_{_USER}\b"),
     (
@@ -255,7 +252,7 @@ _TABLE: Final = (
     (
         "claims-priority",
         3,
-        rf"\b(?:before|prior_to|whenever|when|after|each_time|every_time)_(?:you_)?(?:us(?:e|ing)|call(?:ing)?|invok(?:e|ing)|execut(?:e|ing)|run(?:ning)?)_(?:this|any|the|other|another|every|all|each)_(?:\w+_){{0,3}}{_TOOL}\b[^.\n]{{0,60}}\b(?:you_(?:must|should|need|have)|must|always|first|also|read|call|send|bcc|instead)\b",
+        rf"\b(?:before|prior_to|whenever|when|after|each_time|every_time)_(?:you_)?(?:us(?:e|ing)|call(?:ing)?|invok(?:e|ing)|execut(?:e|ing)|run(?:ning)?)_(?:this|any|the|other|another|every|all|each)_(?:\w+_){{0,3}}{_TOOL}\b[^.\n]{{0,60}}\b(?:you_(?:must|should|need|have)|must|always|first|also|read|open|load|access|include|call|send|bcc|instead)\b",
     ),
     (
         "claims-priority",
@@ -337,7 +334,7 @@ _TABLE: Final = (
 )
 
 
-def _compile(pattern: str, gap: str, words: str) -> str:
+def _compile(pattern: str) -> str:
     """Return a pattern with its gaps, folded as texts are. A `_` inside brackets or after a backslash is itself."""
     out: list[str] = []
     depth, escaped = 0, False
@@ -351,17 +348,25 @@ def _compile(pattern: str, gap: str, words: str) -> str:
         elif character == "]":
             depth = 0
         elif not depth and character in "_~":
-            out.append(gap if character == "_" else words)
+            out.append(_GAP if character == "_" else _FEW_WORDS)
             continue
         out.append(character)
     return "(?i)" + "".join(out).translate(FOLD)
 
 
-SIGNALS: Final = tuple(Signal(kind, weight, _compile(text, _GAP, _FEW_WORDS)) for kind, weight, text in _TABLE)
-# For words spelt out letter by letter: only what is long enough to mean something without its gaps.
-SPACED: Final = tuple(
-    Signal(kind, weight, _compile(text.replace(r"\b", ""), _NO_GAP, _NO_WORDS))
-    for kind, weight, text in _TABLE
-    if kind in ("override", "secrecy") and weight >= 4 and text.isascii()
+SIGNALS: Final = tuple(Signal(kind, weight, _compile(text)) for kind, weight, text in _TABLE)
+# For words spelt out letter by letter, which have no gaps that can be told from those between letters.
+SPACED: Final = (
+    Signal(
+        "override",
+        6,
+        r"(?i)(?:ignore|disregard|forget)\w{0,20}(?:previous|prior|above|earlier|your)\w{0,20}(?:instruct|prompt|direct|rules)",
+    ),
+    Signal("secrecy", 4, r"(?i)(?:donot|dont|never|without)(?:tell|inform|notify|alert)\w{0,12}user"),
+    Signal(
+        "asks-secret",
+        3,
+        r"(?i)(?:send|reveal|leak|print|read)\w{0,20}(?:password|apikey|secret|token|credential|systemprompt)",
+    ),
 )
 KINDS: Final = (*dict.fromkeys(signal.kind for signal in SIGNALS if signal.weight), "hidden", "disguised")
