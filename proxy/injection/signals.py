@@ -19,7 +19,7 @@ _OVERRIDE = "(?:ignor(?:e|es|ing)|disregard(?:s|ing)?|forget|overrid(?:e|es|ing)
 _FORGET = "(?:ignor(?:e|es|ing)|disregard(?:s|ing)?|forget|neglect|set_aside)"
 _BEFORE = "(?:previous|prior|above|earlier|preceding|foregoing|all_(?:of_)?(?:your|the))"
 _EARLIER = "(?:previous|prior|above|earlier|preceding|former|existing|original|initial|foregoing|past|other|current)"
-_ORDERS = "(?:i?u?nstructions?|prompts?|directives?|guidelines?|orders|commands?|system_(?:message|prompt)s?|programming|training|constraints?|safety_(?:rules?|measures?))"
+_ORDERS = "(?:i?\\w?nstructions?|prompts?|directives?|guidelines?|orders|commands?|system_(?:message|prompt)s?|programming|training|constraints?|safety_(?:rules?|measures?))"
 _TELL = "(?:tell|inform|mention(?:_(?:this|it|that))?(?:_to)?|notify|alert|show|reveal(?:_(?:this|it|that))?(?:_to)?|disclose|warn|let|say|report|ask)"
 _USER = "(?:the_|this_|your_|any_|to_)?(?:users?|humans?|operators?|owners?|customers?)"
 _PRIVATE = (
@@ -144,7 +144,7 @@ _TABLE: Final = (
     (
         "order",
         3,
-        r"\b(?:important|urgent|critical|special|priority|secret)_(?:message|notice|note|announcement|update|request)_(?:from|to|for)_(?:me|you|your|the_(?:user|system|admin\w*|developers?|owner|ai|assistant|agent|model|llm)|all_(?:ai|agents|models|assistants)|ai|llm|openai|anthropic|google|emma)\b",
+        r"\b(?:important|urgent|critical|special|priority|secret)_(?:message|notice|note|announcement|update|request)_(?:from|to|for)_(?:me|you|your|the_(?:user|system|admin\w*|developers?|owner|ai|assistant|agent|model|llm)|all_(?:ai|agents|models|assistants)|ai|llm|openai|anthropic|google)\b",
     ),
     (
         "order",
