@@ -8,6 +8,8 @@ import json
 import pytest
 
 from proxy.errors import WireError
+from proxy.policy.lint_patterns import dead_patterns
+from proxy.policy.rules import DenyRule
 from proxy.wire.a2a import (
     METHODS,
     NAMED,
@@ -138,3 +140,9 @@ def test_a_refusal_says_why() -> None:
 def test_both_versions_have_their_names() -> None:
     assert "message/send" in SLASHED
     assert "SendMessage" in NAMED
+
+
+@pytest.mark.parametrize("method", sorted(METHODS))
+def test_rules_may_name_every_method(method: str) -> None:
+    rule = DenyRule.model_validate({"id": "x", "action": "deny", "methods": [method]})
+    assert list(dead_patterns(rule)) == []
