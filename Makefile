@@ -92,6 +92,10 @@ faults: $(VENV)/.dev ## what kills, outages, cuts, full disks and clock jumps lo
 soak: $(VENV)/.dev ## 50,000 calls, idle connections and slow heads: does memory stay flat? (about 3 minutes)
 	$(BIN)/python scripts/soak.py $(ARGS)
 
+.PHONY: incoming
+incoming: $(VENV)/.dev ## recall and false alarms of the detector of injected text; ARGS='FOLDER' has the material (see the script)
+	$(BIN)/python scripts/incoming_report.py $(ARGS)
+
 .PHONY: detectors
 detectors: $(VENV)/.dev ## precision and recall of every detector on the labelled set, and recall on public corpora; ARGS='--clone' fetches them
 	$(BIN)/python scripts/detector_report.py

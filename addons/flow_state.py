@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from addons.page_labels import PageLabels
     from addons.sse_rewriter import EventStream
     from proxy.gate.outbound_scan import UploadWatch
+    from proxy.gate.plain_response import PageWatch
     from proxy.gate.router import ResponseRouter
     from proxy.wire.stream_scan import StreamScanner
 
@@ -63,10 +64,12 @@ class FlowState:
     """Rewrites the response, where that is an event stream."""
     scanner: StreamScanner | None = None
     """Looks for MCP in an upload that streams."""
-    page: PageLabels | None = None
+    page_labels: PageLabels | None = None
     """Reads a labelled page as it passes."""
     watch: UploadWatch | None = None
     """Looks for secrets in an upload that streams."""
+    page: PageWatch | None = None
+    """Examines the response, where that is a page or a card and policy asks for it."""
     stream: ClientStream = field(default_factory=ClientStream)
     """What a WebSocket client has sent so far."""
     held: set[asyncio.Task[None]] | None = None

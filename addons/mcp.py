@@ -18,6 +18,8 @@ from addons.held_response import BEGIN_SECONDS, HeldResponse, takes_events
 from addons.page_labels import PageLabels
 from addons.sse_rewriter import EventStream
 from proxy.core.model import Answer, Context, Denial, Forward, Held, InFlightCall, Reject
+from proxy.gate.a2a_rest import router_for
+from proxy.gate.refusal import withheld
 from proxy.gate.router import ResponseRouter
 from proxy.gate.verdict_carrier import carry_out
 from proxy.wire.body import READ_AT_ONCE, is_call_in_query
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
     from addons.limits import HeldPiece, Limits, ResponseChunk
     from proxy.core.interfaces import SharedCalls
     from proxy.gate.gate import Gate
+    from proxy.gate.plain_response import PageWatch
+    from proxy.gate.router import ResponseRouter
 
 log = structlog.get_logger("interlock.http")
 
@@ -253,9 +257,14 @@ class McpGate:
 
     async def _store_page(self, flow: http.HTTPFlow, page: PageLabels) -> None:
         try:
-            if await page.begin() and flow.response is not None and flow.response.stream is True:
+            if not await page.begin() or flow.response is None:
+                return
+            state = flows.state_of(flow)
+            if state.page is not None:
+                state.page_labels = page  # what the screen lets pass is fed to it
+            elif flow.response.stream is True:
                 flow.response.stream = page.feed
-                flows.state_of(flow).page = page
+                state.page_labels = page
         except Exception as error:  # noqa: BLE001  a hook's boundary: any failure refuses
             self._fail(flow, error)
             flow.kill()
@@ -269,6 +278,8 @@ class McpGate:
             state.redirect = self._gate.plain_requests.refuse_redirect(flows.context(flow), location)
             if state.redirect is not None:
                 return  # what is not streamed can be replaced once it is whole
+        if (router is None or router.in_flight is None) and self._watch_page(flow, response, router):
+            return
         if router is None:
             response.stream = True
         elif flows.media_type(response) == flows.EVENT_STREAM:
@@ -283,6 +294,37 @@ class McpGate:
             response.stream = True
         elif router.in_flight is None and flow.request.method == "GET":
             response.stream = True
+
+    def _watch_page(self, flow: http.HTTPFlow, response: http.Response, router: ResponseRouter | None) -> bool:
+        """Have a page or a card examined where policy asks for that; return whether it is."""
+        headers = response.headers
+        if router is not None and flows.media_type(response) == flows.EVENT_STREAM:
+            return False  # messages come on it, and each is examined by itself
+        page = self._gate.pages.watch(
+            flows.context(flow), headers.get_all("content-type"), headers.get_all("content-encoding")
+        )
+        if page is None:
+            return False
+        flows.state_of(flow).page = page
+        response.stream = page.streams
+        return True
+
+    def _take_page(self, flow: http.HTTPFlow, response: http.Response, page: PageWatch) -> Awaitable[None] | None:
+        body = response.raw_content or b""
+        if not body or response.stream:
+            return None
+        if len(body) > READ_AT_ONCE:
+            return self._take_page_aside(flow, response, page, body)
+        _put_page(flow, response, page.take(body))
+        return None
+
+    async def _take_page_aside(
+        self, flow: http.HTTPFlow, response: http.Response, page: PageWatch, body: bytes
+    ) -> None:
+        try:
+            _put_page(flow, response, await self._gate.threads.run(len(body), page.take, body))
+        except Exception as error:  # noqa: BLE001  a hook's boundary: any failure refuses
+            self._fail(flow, error)
 
     def response_chunk(self, chunk: ResponseChunk) -> Awaitable[None] | None:
         """Rewrite a piece of an event stream. What cannot be read to its end cuts the stream."""
@@ -319,12 +361,23 @@ class McpGate:
     def response(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
         """Take a whole response to an MCP message."""
         try:
-            if (page := flows.state_of(flow).page) is not None:
-                return page.end(flow.response)
+            if (labels := flows.state_of(flow).page_labels) is not None:
+                return self._end_labelled_page(flow, labels)
             return self._take_response(flow)
         except Exception as error:  # noqa: BLE001  a hook's boundary: any failure refuses
             self._fail(flow, error)
             return None
+
+    async def _end_labelled_page(self, flow: http.HTTPFlow, labels: PageLabels) -> None:
+        try:
+            waiting = self._take_response(flow)
+            if waiting is not None:
+                await waiting
+            if flow.response is not None and not flow.response.stream:
+                labels.feed(flow.response.raw_content or b"")
+            await labels.end(flow.response)
+        except Exception as error:  # noqa: BLE001  a hook's boundary: any failure refuses
+            self._fail(flow, error)
 
     def _take_response(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
         response, state = flow.response, flows.state_of(flow)
@@ -332,6 +385,8 @@ class McpGate:
         if state.redirect is not None:
             flows.answer_refused(flow, 403, state.redirect)
             return None
+        if response is not None and state.page is not None and not state.answered:
+            return self._take_page(flow, response, state.page)
         if response is None or router is None or state.answered:
             return None
         if state.rewriter is not None:
@@ -478,7 +533,7 @@ class _HttpCarrier:
         self._route_responses(in_flight)
 
     def _route_responses(self, in_flight: InFlightCall | None) -> None:
-        router = ResponseRouter(self._gate.responses, self._context, in_flight, self._key)
+        router = router_for(self._gate.responses, self._context, in_flight, self._key)
         flows.state_of(self._flow).router = router
 
 
@@ -492,6 +547,20 @@ def _put(response: http.Response, payloads: list[bytes] | None) -> None:
     if payloads is not None:
         whole = payloads[0] if len(payloads) == 1 else b"[" + b",".join(payloads) + b"]"
         flows.replace_body(response, whole)
+
+
+def _put_page(flow: http.HTTPFlow, response: http.Response, left: bytes | Denial | None) -> None:
+    """Put what is left of a page in its place; None means that it passes as it is."""
+    if isinstance(left, Denial) or (left is not None and response.status_code == 206):
+        # Of a part of a page, nothing can be taken out: its place in the whole would be another.
+        denial = left if isinstance(left, Denial) else withheld("injected_instructions", flow.request.method)
+        flows.answer_refused(flow, 403, denial)
+    elif left is not None:
+        flows.replace_body(response, left)
+        for name in ("etag", "content-md5", "digest", "repr-digest", "content-digest"):
+            response.headers.pop(name, None)
+        media_type = flows.media_type(response)
+        response.headers["content-type"] = f"{media_type or 'text/plain'}; charset=utf-8"
 
 
 def _answer(flow: http.HTTPFlow, verdict: Answer) -> None:

@@ -54,6 +54,8 @@ TITLES = {
     "EgressTest": "Egress test",
     "EgressCall": "Request of an egress test",
     "Pins": "Pins",
+    "IncomingRule": "Incoming rule",
+    "IncomingTest": "Test of an incoming rule",
     "Detector": "Detector",
     "Suppression": "Suppression",
     "LabelRule": "Label",

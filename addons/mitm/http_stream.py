@@ -52,6 +52,7 @@ from addons.limits import (
     ResponseChunkHook,
     refusal_body,
 )
+from proxy.gate.plain_response import HELD
 from proxy.wire.body import could_be_json
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from mitmproxy.proxy.layer import CommandGenerator
 
     from proxy.gate.outbound_scan import UploadWatch
+    from proxy.gate.plain_response import PageWatch
 
 LINGER_SECONDS = 5.0
 # Bytes of a control frame that may go where no secrets may: enough for a client to recognise its own ping.
@@ -150,6 +152,9 @@ class GuardedHttpStream(HttpStream):
         return True
 
     def _check_response(self) -> CommandGenerator[bool]:
+        if state_of(self.flow).page is not None and len(self.response_body_buf) > HELD:
+            yield from self._stream_page()
+            return False
         limit = self._limits.response_bytes
         if len(self.response_body_buf) <= limit:
             return False
@@ -227,6 +232,33 @@ class GuardedHttpStream(HttpStream):
             self.flow.live = False
             yield DropStream(self.stream_id)
 
+    def _stream_page(self) -> CommandGenerator[None]:
+        """Stream a page that turned out to be too large to be held, with what was read of it first."""
+        assert self.flow.response is not None
+        read = bytes(self.response_body_buf)
+        self.response_body_buf.clear()
+        self.flow.response.stream = True
+        yield from self.start_response_stream()
+        yield from self.state_stream_response_body(ResponseData(self.stream_id, read))
+
+    def _watched_page(self, page: PageWatch, event: events.Event) -> CommandGenerator[None]:
+        """Pass what holds no text that may not pass; the last bytes wait for what follows."""
+        passed: bytes | None = b""
+        if isinstance(event, ResponseData):
+            passed = page.feed(event.data)
+        elif isinstance(event, ResponseEndOfMessage):
+            passed = page.close()
+        if passed is None:
+            state_of(self.flow).refused = "injected_instructions"
+            yield from self._end("the response holds text that policy does not let pass", ErrorCode.KILL)
+            return
+        if passed:
+            if (labels := state_of(self.flow).page_labels) is not None:
+                labels.feed(passed)
+            yield SendHttp(ResponseData(self.stream_id, passed), self.context.client)
+        if not isinstance(event, ResponseData):
+            yield from super().state_stream_response_body(event)
+
     def state_wait_for_response_headers(self, event: ResponseHeaders) -> CommandGenerator[None]:
         # After any other 1xx mitmproxy would pass the bytes of both sides on as they are, without a hook.
         if 100 <= event.response.status_code < 200 and not self._opens_websocket(event.response):
@@ -273,6 +305,10 @@ class GuardedHttpStream(HttpStream):
             yield from super().state_stream_request_body(event)
 
     def state_stream_response_body(self, event: events.Event) -> CommandGenerator[None]:
+        page = state_of(self.flow).page
+        if page is not None:
+            yield from self._watched_page(page, event)
+            return
         if state_of(self.flow).rewriter is None or not isinstance(event, ResponseData):
             yield from super().state_stream_response_body(event)
             return

@@ -16,11 +16,13 @@ from proxy.commands.terminal import escaped, print_json_lines, print_note, print
 from proxy.commands.time_format import format_time
 from proxy.core.model import JsonObject
 from proxy.errors import ConfigError
+from proxy.gate.definition_drift import departures
 from proxy.gate.tool_pins import INSTRUCTIONS, Pin, ServerPins, ToolPrint, changed_fields
 from proxy.store.pin_files import PinFiles, named_pin
 
 app = typer.Typer(help="List and approve the pinned tools of MCP servers.", no_args_is_help=True)
 Server = Annotated[str, typer.Argument(help="The server's name, as `interlock pins list` shows it.")]
+Card = Annotated[str | None, typer.Option("--card", help="An agent card, by its path, in place of a tool.")]
 Instructions = Annotated[bool, typer.Option("--instructions", help="The server's instructions, in place of a tool.")]
 
 
@@ -45,7 +47,8 @@ def _rows(known: ServerPins) -> list[tuple[str, Pin]]:
     # A server that never gave instructions has none to show.
     said = known.instructions
     told = [(INSTRUCTIONS, said)] if said and (said.seen.fields or not said.stands) else []
-    return [*told, *sorted(known.tools.items())]
+    cards = [(f"(card) {path}", pin) for path, pin in sorted(known.cards.items())]
+    return [*told, *cards, *sorted(known.tools.items())]
 
 
 @app.command(epilog="Example:  interlock pins show mcp.example.com read_file")
@@ -55,15 +58,16 @@ def show(
     server: Server,
     tool: Annotated[str | None, typer.Argument(help="The tool's name.")] = None,
     instructions: Instructions = False,  # noqa: FBT002
+    card: Card = None,
     as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
-    """Show a tool's definition, or the server's instructions, and how they differ from what was approved."""
-    if (tool is None) is not instructions:
-        raise ConfigError("name a tool, or give --instructions")
-    pin = named_pin(_pins_of(PinFiles(folder), server), server, tool)
+    """Show a tool's definition, the server's instructions or a card, and how they differ from what was approved."""
+    if (tool is not None) + instructions + (card is not None) != 1:
+        raise ConfigError("name a tool, or give --instructions or --card")
+    pin = named_pin(_pins_of(PinFiles(folder), server), server, tool, card)
     if as_json:
         approved = pin.approved.definition if pin.approved else None
-        named = {"server": server, "tool": tool if tool is not None else INSTRUCTIONS}
+        named = {"server": server, "tool": tool or (f"(card) {card}" if card else INSTRUCTIONS)}
         found = {**named, **_summary(pin), "seen": pin.seen.definition, "approved": approved}
         print_json_lines([found])
         return
@@ -86,22 +90,24 @@ def approve(
         str | None, typer.Argument(help="The tool's name; default: all tools of the server, and its instructions.")
     ] = None,
     instructions: Instructions = False,  # noqa: FBT002
+    card: Card = None,
     digest: Annotated[
         str | None, typer.Option("--digest", help="Approve only if the tool still has this digest (see `pins show`).")
     ] = None,
     as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
     """Approve a server's tools as last seen; a running proxy uses them at once."""
-    if tool is not None and instructions:
-        raise ConfigError("name a tool, or give --instructions, not both")
-    if digest is not None and tool is None and not instructions:
-        raise ConfigError("--digest needs the name of one tool, or --instructions")
-    PinFiles(folder).approve(server, tool, digest, time.time(), instructions=instructions)
+    given = (tool is not None) + instructions + (card is not None)
+    if given > 1:
+        raise ConfigError("name a tool, or give --instructions or --card, not two of them")
+    if digest is not None and not given:
+        raise ConfigError("--digest needs the name of one tool, --instructions or --card")
+    PinFiles(folder).approve(server, tool, digest, time.time(), instructions=instructions, card=card)
+    named = tool or (f"(card) {card}" if card else INSTRUCTIONS if instructions else None)
     if as_json:
-        named = tool if tool is not None else INSTRUCTIONS if instructions else None
         print_json_lines([{"server": server, "tool": named, "approved": True}])
         return
-    print_note(f"Approved: {server} {escaped(tool) if tool else INSTRUCTIONS if instructions else '(all tools)'}")
+    print_note(f"Approved: {server} {escaped(named or '(all tools)')}")
 
 
 @app.command(epilog="Example:  interlock pins forget mcp.example.com")
@@ -123,13 +129,21 @@ def _summary(pin: Pin) -> JsonObject:
         "since": pin.since,
         "digest": pin.seen.digest,
         "changed": list(changed_fields(pin.approved, pin.seen)) if pin.approved else [],
+        "departures": _departures(pin),
         "hidden_characters": list(pin.seen.hidden),
     }
 
 
+def _departures(pin: Pin) -> list[str]:
+    """Say what of a definition is more than a harmless edit of the approved one."""
+    if pin.approved is None or pin.approved.digest == pin.seen.digest:
+        return []
+    return list(departures(pin.approved.definition, pin.seen.definition))
+
+
 def _coloured(pin: Pin) -> Text:
     state = pin.state
-    shown = Text(state, "" if state == "pinned" else "red")
+    shown = Text(state, "" if state == "pinned" else "yellow" if state == "edited" else "red")
     # Hidden characters in a description can carry instructions that only the model sees.
     return shown.append(" hidden characters", "red") if pin.seen.hidden else shown
 

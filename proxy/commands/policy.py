@@ -33,6 +33,7 @@ from proxy.commands.terminal import (
 from proxy.core.model import Call
 from proxy.errors import PolicyError
 from proxy.flows.flow_tests import run_flow_tests
+from proxy.injection import find_passages
 from proxy.policy.detector_rules import lint_detectors
 from proxy.policy.explain import ConditionTrace, Explanation
 from proxy.policy.explain import explain as explain_call
@@ -40,7 +41,7 @@ from proxy.policy.lint import lint, lint_egress, lint_flows, lint_limits
 from proxy.policy.load import PolicyFileError, PolicySource, compile_sources, load_policy, load_sources
 from proxy.policy.replay import recorded_call
 from proxy.policy.rule_parts import TestCall
-from proxy.policy.rule_tests import Coverage, TestResult, coverage, run_policy_tests, run_tests
+from proxy.policy.rule_tests import Coverage, TestResult, coverage, run_incoming_tests, run_policy_tests, run_tests
 from proxy.policy.rules import EgressRule, PolicyFile, Rule, describe_coverage
 from proxy.redact import builtin
 from proxy.system.package_data import DEFAULT_PROFILE, profile_file
@@ -92,7 +93,7 @@ def check(path: PolicyPath = None, *, as_json: AsJson = False, strict: bool = Fa
     """
     sources = _load(_path(path), as_json=as_json)
     policy = compile_sources(sources)
-    rules = sum(len(source.content.rules) for source in sources)
+    rules = sum(len(source.content.rules) + len(source.content.incoming) for source in sources)
     found = _remarks(sources, policy)
     failed = strict and bool(found)
     if as_json:
@@ -167,9 +168,14 @@ def run(path: PolicyPath = None, *, as_json: AsJson = False) -> None:
     tests = [test for source in sources for test in source.content.tests]
     labels = [label for source in sources for label in source.content.labels]
     flows = [flow for source in sources for flow in source.content.flows]
-    whole = run_policy_tests(compile_sources(sources), tests)
-    results = (*run_tests(rules, egress, limits), *run_flow_tests(labels, flows), *whole)
-    covered = coverage([*rules, *egress, *limits, *flows], results)
+    incoming = [rule for source in sources for rule in source.content.incoming]
+    results = (
+        *run_tests(rules, egress, limits),
+        *run_flow_tests(labels, flows),
+        *run_incoming_tests(incoming, find_passages),
+        *run_policy_tests(compile_sources(sources), tests),
+    )
+    covered = coverage([*rules, *egress, *limits, *flows, *incoming], results)
     failed = [result for result in results if not result.passed]
     if as_json:
         shown = [

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from proxy.audit.call_event import CallEvent
     from proxy.gate.tool_pins import Pin, ServerPins, ToolPrint
 
-_ORDER: Final = {"changed": 0, "new": 1, "pinned": 2}
+_ORDER: Final = {"changed": 0, "new": 1, "edited": 2, "pinned": 3}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def _tool(name: str, pin: Pin) -> ToolView:
         description=_text(definition.get("description")) if definition else "(too long to keep)",
         hints=tuple(f"{hint}: {_text(value)}" for hint, value in hints),
         hidden=pin.seen.hidden,
-        differences=tuple(_differences(pin)) if pin.state == "changed" else (),
+        differences=tuple(_differences(pin)) if pin.state in ("changed", "edited") else (),
     )
 
 
@@ -126,7 +126,7 @@ def servers(
             row.denied += event.weight if event.decision == "deny" else 0
     for name, probe in probes.items():
         rows[name].probe = probe
-    return sorted(rows.values(), key=lambda row: (not (row.states.keys() - {"pinned"}), row.name))
+    return sorted(rows.values(), key=lambda row: (not (row.states.keys() - {"pinned", "edited"}), row.name))
 
 
 def probes(events: Iterable[Mapping[str, Any]]) -> dict[str, ProbeView]:

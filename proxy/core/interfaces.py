@@ -22,8 +22,18 @@ if TYPE_CHECKING:
         Json,
         MessageId,
         PinRules,
+        Place,
+        Screening,
         Suppression,
     )
+
+
+class IncomingRules(Protocol):
+    """Says what becomes of text that speaks to the model."""
+
+    def asked(self, place: Place, server: str, agent: str, tool: str = "") -> tuple[Screening, ...]:
+        """Return what the rules ask for at a place."""
+        ...
 
 
 class Policy(Protocol):
@@ -57,6 +67,11 @@ class Policy(Protocol):
 
     def offers_task(self, call: Call) -> bool:
         """Return whether calls of the tool may."""
+        ...
+
+    @property
+    def incoming(self) -> IncomingRules:
+        """What becomes of text that speaks to the model; false where no rule asks."""
         ...
 
     @property

@@ -330,6 +330,24 @@ class PinRules:
 
     mode: Literal["off", "record", "enforce"] = "record"
     hidden_characters: Literal["record", "enforce"] = "enforce"
+    drift: Literal["tolerant", "strict"] = "strict"
+    unlisted: Literal["allow", "deny"] = "deny"
+
+
+type Place = Literal["descriptions", "schemas", "instructions", "results", "pages", "cards"]
+"""Where text comes in that an agent reads."""
+
+
+@frozen()
+class Screening:
+    """What one matching rule on incoming text asks for: how sure a finding must be, by which signs, and its effect."""
+
+    rule: str
+    action: Literal["flag", "strip", "withhold"]
+    confidence: Literal["possible", "likely", "sure"] = "likely"
+    signs: frozenset[str] | None = None
+    labels: tuple[str, ...] = ("untrusted",)
+    shadow: bool = False
 
 
 @dataclass(slots=True)

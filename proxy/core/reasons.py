@@ -103,6 +103,11 @@ REASONS: dict[str, Reason] = {
             "The tool's definition has invisible or direction-changing characters, which can hide instructions.",
             "Use another tool, and tell the user.",
         ),
+        Reason(
+            "injected_instructions",
+            "The server's text speaks to the model in a way that policy does not let pass.",
+            "Go on without it, and tell the user.",
+        ),
         Reason("batch", "The body holds several messages, which is not accepted.", "Send each message by itself."),
         Reason("not_json", "The body is not one JSON value.", _FORM),
         Reason("not_utf8", "The body is not UTF-8.", _FORM),

@@ -22,6 +22,7 @@ from proxy.core.model import (
     Json,
     JsonObject,
     Outcome,
+    Screening,
 )
 from proxy.wire.jsonrpc import serialise
 
@@ -173,6 +174,33 @@ class EventRecorder:
                 reason=finding.reason,
                 decision="deny" if finding.enforced else None,
                 detail={"server": context.server, "tool": finding.tool, **finding.detail},
+                **_origin(context),
+            )
+        )
+
+    def screened(
+        self,
+        context: Context,
+        tool: str | None,
+        call_id: str | None,
+        screening: Screening,
+        detail: JsonObject,
+        *,
+        withholds: bool,
+    ) -> None:
+        """Record text that speaks to the model, which a server, a page or another agent sent."""
+        log.warning("injection_found", server=context.server, tool=tool, rule=screening.rule, **detail)
+        self._later(
+            AuditEvent(
+                kind="injection_found",
+                time=self._clock(),
+                call_id=call_id,
+                tool=tool,
+                reason="injected_instructions",
+                rule=None if screening.shadow else screening.rule,
+                shadow_rules=(screening.rule,) if screening.shadow else (),
+                decision="deny" if withholds else None,
+                detail={"server": context.server, **detail},
                 **_origin(context),
             )
         )

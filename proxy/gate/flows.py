@@ -246,8 +246,13 @@ class FlowGate:
 
     # What comes in.
 
-    def note(self, context: Context, call_id: str, labels: Iterable[str]) -> None:
-        """Add labels to what a call brings, before its result is passed to `bring`; for detectors of other parts."""
+    def note(self, context: Context, call_id: str | None, labels: Iterable[str]) -> None:
+        """Add labels to what a call brings, before its result is passed to `bring`; for detectors of other parts.
+
+        What belongs to no call (a page, a tool list) has the labels that rules give it by host or server.
+        """
+        if call_id is None:
+            return
         known = self._noted.get(call_id, ())
         self._noted[call_id] = tuple(dict.fromkeys((*known, *labels)))
         log.info("labelled", call_id=call_id, labels=list(labels), server=context.server)

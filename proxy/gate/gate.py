@@ -13,16 +13,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from proxy.gate.agent_cards import AgentCards
 from proxy.gate.credential_owners import CredentialOwners
 from proxy.gate.event_recorder import EventRecorder
 from proxy.gate.flows import FlowGate
 from proxy.gate.halts import ActiveHalts
 from proxy.gate.in_flight import InFlightCalls
+from proxy.gate.incoming import Incoming, Note, no_note
 from proxy.gate.issued_names import IssuedNames
 from proxy.gate.limits import CallLimits
 from proxy.gate.mcp_endpoints import McpEndpoints
 from proxy.gate.outbound_scan import OutboundScanner
 from proxy.gate.plain_request import PlainRequests
+from proxy.gate.plain_response import PlainResponses
 from proxy.gate.request import RequestGate
 from proxy.gate.response import ResponseGate
 from proxy.wire.body import READ_AT_ONCE
@@ -85,6 +88,7 @@ class GateParts:
     endpoints: McpEndpoints
     limits: CallLimits
     halts: ActiveHalts
+    incoming: Incoming
     flows: FlowGate | None = None
 
 
@@ -107,6 +111,7 @@ class Gate:
         limits: CallLimits | None = None,
         halts: ActiveHalts | None = None,
         flows: OpenFlows | None = None,
+        note: Note | None = None,
     ) -> None:
         # How long a call took is measured by a clock that never jumps; the wall clock may be set back meanwhile.
         timer = time.monotonic if clock is time.time else clock
@@ -119,6 +124,11 @@ class Gate:
         if flows is not None:
             parts_of_flows = (redactor, self.recorder, clock, catalog)
             self.flows = FlowGate(flows.policy, flows.store, flows.key, *parts_of_flows)
+        self.incoming = Incoming(
+            policy, self.recorder, note or (self.flows.note if self.flows is not None else no_note)
+        )
+        if catalog is not None:
+            catalog.incoming = self.incoming
         parts = GateParts(
             policy=policy,
             redactor=redactor,
@@ -133,6 +143,7 @@ class Gate:
             endpoints=self.endpoints,
             limits=limits or CallLimits(None),
             halts=halts if halts is not None else ActiveHalts(),
+            incoming=self.incoming,
             flows=self.flows,
         )
         self.limits, self.halts = parts.limits, parts.halts
@@ -140,7 +151,9 @@ class Gate:
         scanner = OutboundScanner(redactor, body_limit, owners)
         judge = partial(_judge_host, policy)
         self.plain_requests = PlainRequests(scanner, self.recorder, parts.halts, judge, self.flows)
-        self.responses = ResponseGate(parts)
+        self.cards = AgentCards(policy, self.recorder, self.incoming, catalog)
+        self.pages = PlainResponses(self.incoming, self.cards, body_limit)
+        self.responses = ResponseGate(parts, self.cards)
         self.requests = RequestGate(parts, self.plain_requests, body_limit, self.responses.abandon)
 
     def close(self) -> None:

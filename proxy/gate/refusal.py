@@ -130,10 +130,10 @@ def refused_verdict(state: CallState, denial: Denial) -> Verdict:
     return Answer((refusal_messages.refuse(message.id, message.method, denial, message.params),), status=status)
 
 
-def withheld(reason: str, method: str | None, call_id: str | None = None) -> Denial:
+def withheld(reason: str, method: str | None, call_id: str | None = None, rule: str | None = None) -> Denial:
     text = f"Interlock ({reason}): {method!r} was executed, and its result is withheld. "
-    text += reasons.REASONS[reason].meaning
-    return Denial(reason, text + (f" Audit id: {call_id}." if call_id else ""), audit_id=call_id)
+    text += f"Rule {rule}: {reasons.REASONS[reason].meaning}" if rule else reasons.REASONS[reason].meaning
+    return Denial(reason, text + (f" Audit id: {call_id}." if call_id else ""), rule, call_id)
 
 
 def may_leave(context: Context) -> bool:

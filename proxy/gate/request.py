@@ -32,6 +32,7 @@ from proxy.core.model import (
     Verdict,
 )
 from proxy.errors import AuditUnavailableError, LimitError, PhaseError, StoreUnavailableError, WireError
+from proxy.gate.a2a_rest import read_call, unwrap
 from proxy.gate.argument_masking import ArgumentMasking
 from proxy.gate.halts import why_halted
 from proxy.gate.hold import without_our_answers
@@ -40,6 +41,7 @@ from proxy.gate.server_messages import ServerMessages, refused_response
 from proxy.gate.task_calls import METHODS as TASK_CALLS
 from proxy.gate.task_calls import is_mirrored, is_own_task
 from proxy.twophase.listing import PHASE_SUFFIXES
+from proxy.wire.a2a import is_rest
 from proxy.wire.body import (
     READ_AT_ONCE,
     MessageBatch,
@@ -123,9 +125,9 @@ class RequestGate:
         # may recognise a compressed body by its first byte, and so does `read_body`.
         if len(body) > READ_AT_ONCE or head.encodings or body[:1] in CODING_MARKS:
             state.size, state.is_small = READ_AT_ONCE + 1, False
-            reading, carried = await self._threads.run(state.size, self._examine, body, head, state.context, stream)
+            reading, carried = await self._threads.run(state.size, self._examine, body, head, state, stream)
         else:
-            reading, carried = self._examine(body, head, state.context, stream)
+            reading, carried = self._examine(body, head, state, stream)
         if isinstance(reading, NotMcp):
             if body and self._endpoints.takes_only_mcp(state.context, head):
                 return await self._refuse(state, "not_mcp")
@@ -135,17 +137,21 @@ class RequestGate:
             return await self._refuse(state, reading.reason, why=sentence(reading.detail))
         if isinstance(reading, MessageBatch):
             return await self._refuse(state, "batch")
-        return await self._inspect_message(reading, head, state, carried)
+        verdict = await self._inspect_message(reading, head, state, carried)
+        return unwrap(verdict) if is_rest(reading.message) else verdict
 
     def _examine(
-        self, body: bytes, head: RequestHead, context: Context, stream: ClientStream | None
+        self, body: bytes, head: RequestHead, state: CallState, stream: ClientStream | None
     ) -> tuple[ParsedBody, Carried | None]:
         """Parse what is sent, and scan what it carries beside MCP for secrets."""
+        context, call_id = state.context, state.call_id
         reading = read_body(body, content_types=head.content_types, encodings=head.encodings, limit=self._body_limit)
         if isinstance(reading, NotMcp) and context.transport not in NOT_HTTP:
             reading = read_hidden(body, self._body_limit)
         if stream is not None:
             reading = stream.judge(reading, body)
+        if isinstance(reading, NotMcp) and context.transport not in NOT_HTTP:
+            reading = read_call(body, head, context, self._body_limit, call_id) or reading
         # Servers that merge the query's fields into the message (PHP, Express) would run another call than the body's.
         if "?" in context.target and is_call_in_query(context.target, with_body=bool(body)):
             message = reading.message if isinstance(reading, SingleMessage) else None
@@ -420,7 +426,7 @@ class RequestGate:
         policy, call, objection = self._policy(), state.call, None
         assert call is not None
         if self._catalog is not None and call.tool is not None:
-            hints, objection = self._catalog.look_up(call.server, call.tool, policy.pins)
+            hints, objection = self._catalog.look_up(state.context, call.tool, policy.pins)
             if hints is not UNSAID:
                 named = (call.method, call.server, call.agent, call.tool, call.arguments)
                 call = state.call = Call(*named, hints, call.history)

@@ -13,12 +13,15 @@ import structlog
 from proxy.core.ids import new_id
 from proxy.core.model import Call, Context, Denial, Finding, InFlightCall, JsonObject, Kind, Message
 from proxy.errors import PinsUnavailableError, SharedCallsUnavailableError
+from proxy.gate.agent_cards import EXTENDED
 from proxy.gate.refusal import withheld
 from proxy.gate.result_masking import mask_beside, mask_result
+from proxy.gate.result_screen import ResultScreen
 from proxy.gate.server_messages import ServerMessages
 from proxy.gate.task_calls import with_related_task
 from proxy.gate.tool_catalog import ENTRIES, HANDSHAKES, TOOLS_LIST, is_tool_list, without_instructions
 from proxy.wire import refusal_messages
+from proxy.wire.a2a import CARD_METHODS
 from proxy.wire.jsonrpc import reencode
 from proxy.wire.mcp_exchange import is_plain_result
 
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from proxy.core.flows import Mark
+    from proxy.gate.agent_cards import AgentCards
     from proxy.gate.gate import GateParts
     from proxy.gate.tool_catalog import ToolFinding
 
@@ -35,7 +39,7 @@ log = structlog.get_logger("interlock.gate")
 class ResponseGate:
     """Takes what servers answer to the calls that are under way."""
 
-    def __init__(self, parts: GateParts) -> None:
+    def __init__(self, parts: GateParts, cards: AgentCards) -> None:
         self._policy = parts.policy
         self._redactor = parts.redactor
         self._recorder = parts.recorder
@@ -47,6 +51,8 @@ class ResponseGate:
         self._issued = parts.issued
         self._messages = ServerMessages(parts)
         self._endpoints = parts.endpoints
+        self._screen = ResultScreen(parts.incoming, parts.catalog)
+        self._cards = cards
         self._flows = parts.flows
 
     def bring(self, in_flight: InFlightCall, value: Any) -> Sequence[Mark]:
@@ -81,6 +87,9 @@ class ResponseGate:
                 self._end(in_flight, "withheld", size=len(raw))
                 return self._refused(in_flight, value.get("id", in_flight.message.id), refused)
             shown = self._show(in_flight, value)
+            if isinstance(shown, Denial):
+                self._end(in_flight, "withheld", size=len(raw))
+                return self._refused(in_flight, value.get("id", in_flight.message.id), shown)
             masked, findings = self._mask(in_flight, shown) if in_flight.decision.redactions else (shown, ())
         except Exception as error:
             log.exception("a result could not be rewritten", call_id=in_flight.call_id, error=str(error))
@@ -119,7 +128,10 @@ class ResponseGate:
         """Mask what a server sends beside the answer to `in_flight`; a refusal where that fails."""
         try:
             own = self._messages.redactions(in_flight, value) if isinstance(value, dict) else None
-            return mask_beside(self._redactor, in_flight, value, own, self._issued)
+            screened = self._screen.beside(in_flight, value)
+            if isinstance(screened, Denial):
+                return self._refused(in_flight, in_flight.message.id, screened)
+            return mask_beside(self._redactor, in_flight, screened, own, self._issued)
         except Exception as error:
             log.exception("a message could not be masked", call_id=in_flight.call_id, error=str(error))
             return self._withheld(in_flight, in_flight.message.id, "internal_error")
@@ -166,7 +178,10 @@ class ResponseGate:
             shown = self._show_words(context, shown)
             if (refused := self._messages.refuse_inside(context, value)) is not None:
                 return refusal_messages.refuse(value.get("id", 0), None, refused)
-            return self._mask_unmatched(context, shown)
+            screened = self._screen.unmatched(context, shown)
+            if isinstance(screened, Denial):
+                return refusal_messages.refuse(value.get("id", 0), None, screened)
+            return self._mask_unmatched(context, screened)
         except Exception as error:
             log.exception("an unexpected answer is withheld", server=context.server, error=str(error))
             return refusal_messages.refuse(value.get("id", 0), TOOLS_LIST, withheld("internal_error", TOOLS_LIST))
@@ -178,15 +193,24 @@ class ResponseGate:
             log.warning("an answer to no known call held secrets", server=context.server, detectors=kinds)
         return masked or refusal_messages.refuse(value.get("id", 0), TOOLS_LIST, withheld("secret_found", TOOLS_LIST))
 
-    def _show(self, in_flight: InFlightCall, value: JsonObject) -> JsonObject:
-        """Return what the agent may see of a response, before anything is masked."""
+    def _show(self, in_flight: InFlightCall, value: JsonObject) -> JsonObject | Denial:
+        """Return what the agent may see of a response, before anything is masked; or why it may see nothing of it."""
         method = in_flight.message.method
         if method == TOOLS_LIST:
             continued = in_flight.message.params.get("cursor") is not None
             return self._show_tools(in_flight.context, value, continued=continued)
         if method in HANDSHAKES or method in ENTRIES:
             return self._show_words(in_flight.context, value)
-        return value
+        if method in CARD_METHODS and isinstance(value.get("result"), dict):
+            shown = self._cards.take(in_flight.context, value["result"], EXTENDED, in_flight.call_id)
+            return (
+                shown
+                if isinstance(shown, Denial)
+                else value
+                if shown is value["result"]
+                else {**value, "result": shown}
+            )
+        return self._screen.result(in_flight, value)
 
     def _show_words(self, context: Context, value: JsonObject) -> JsonObject:
         """Return a response without the instructions, prompts and resources that the agent may not see."""
@@ -198,12 +222,14 @@ class ResponseGate:
             try:
                 result, new = catalog.show_instructions(context, result)
                 found += new
+                result = self._screen.instructions(context, result)
             except (PinsUnavailableError, RecursionError) as error:
                 log.warning("instructions cannot be checked", server=context.server, error=str(error))
                 result = without_instructions(result)
         for key in ENTRIES.values():
             result, new = catalog.show_entries(context, key, result)
             found += new
+            result = self._screen.entries(context, key, result)
         for finding in found:
             self._recorder.found(context, finding)
         return value if result is value["result"] else {**value, "result": result}
@@ -223,6 +249,7 @@ class ResponseGate:
         self._end(in_flight, "unreadable")
         # What no rule would have masked is no worse for being unreadable; a tool list would be shown unfiltered.
         masking = any("result" in r.on and r.action != "report" for r in in_flight.decision.redactions)
+        masking = masking or self._screen.must_read(in_flight)
         if message.id is None or not (masking or message.method == TOOLS_LIST):
             return None
         return self._withheld(in_flight, message.id, "unreadable_response")

@@ -23,6 +23,7 @@ from proxy.gate.tool_pins import (
     ToolChange,
     ToolPrint,
     print_tool,
+    take_card,
     take_instructions,
     take_page,
 )
@@ -42,10 +43,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
     from proxy.core.interfaces import Policy
+    from proxy.gate.incoming import Incoming
 
 TOOLS_LIST: Final = "tools/list"
 NOT_PINNED: Final = "tool_not_pinned"
 HIDDEN: Final = "hidden_characters"
+INJECTED: Final = "injected_instructions"
 MAX_FOUND: Final = 10_000
 # The lists whose entries are described to a model, beside tools; and the answers that may bring instructions.
 ENTRIES: Final = {
@@ -87,18 +90,28 @@ class ToolCatalog:
         self._policy = policy
         self._pins = pins
         self._clock = clock
+        self.incoming: Incoming | None = None  # screens what tools say, where policy asks for it
         self._found: set[str] = set()  # entries with hidden characters that were recorded
 
-    def look_up(self, server: str, tool: str, rules: PinRules) -> tuple[Hints, Objection | None]:
+    def look_up(self, context: Context, tool: str, rules: PinRules) -> tuple[Hints, Objection | None]:
         """Return what a server last said of a tool's nature, and why it may not be called, if not by policy."""
         # One look at the pins for both: each costs a look at a file.
-        known = self._pins.read(server)
+        known = self._pins.read(context.server)
         pin = known.tools.get(tool) if known else None
         definition = pin.seen.definition if pin else None
         hints = Hints.read(definition.get("annotations")) if definition else UNSAID
         # There are two objections; where neither can hold, as for nearly every call, none is looked for.
         possible = rules.mode == "enforce" or (pin is not None and pin.seen.hidden)
-        return hints, _objection(pin, rules) if possible else None
+        objection = _objection(pin, rules) if possible else None
+        return hints, objection or self._screen_call(context, tool, pin)
+
+    def _screen_call(self, context: Context, tool: str, pin: Pin | None) -> Objection | None:
+        if self.incoming is None or pin is None:
+            return None
+        rule = self.incoming.withholds_tool(context, tool, pin.seen)
+        if rule is None:
+            return None
+        return Objection(INJECTED, f"Rule {rule}: the tool's definition speaks to the model, or cannot be examined.")
 
     def hints(self, server: str, tool: str) -> Hints:
         """Return what a server last said of a tool's nature."""
@@ -160,24 +173,35 @@ class ToolCatalog:
         page = Page([(tool["name"], made) for tool, made in listed], continued, result.get("nextCursor") is None)
         pins, changes = self._take(server, page, policy.pins)
         taken = {*(pins.tools if pins else ()), *(tool["name"] for tool, _ in listed)}
-        shown = [
-            face
+        screened = [
+            seen
             for tool, made in listed
             if _is_in_order(tool["name"], made, pins, policy.pins)
+            and (seen := self._screen(context, tool, made)) is not None
+        ]
+        shown = [
+            face
+            for tool in screened
             for face in _faces(tool, policy, _asked(context, tool["name"], tool.get("annotations")), taken)
         ]
         fresh = FRESH if context.revision == MODERN or not {"resultType", *FRESH}.isdisjoint(result) else {}
         return {**result, "tools": shown, **fresh}, tuple(_findings(changes, listed, policy.pins))
 
+    def _screen(self, context: Context, tool: JsonObject, made: ToolPrint) -> JsonObject | None:
+        return tool if self.incoming is None else self.incoming.screen_tool(context, tool, made)
+
     def show_instructions(self, context: Context, result: JsonObject) -> tuple[JsonObject, tuple[ToolFinding, ...]]:
         """Return the result of a handshake as the agent may see it: without instructions that it may not."""
         said = {"instructions": result["instructions"]} if result.get("instructions") is not None else {}
         rules, made = self._policy().pins, print_tool(said)
+        tolerant = rules.drift == "tolerant"
         change: ToolChange | None = None
 
         def take(known: ServerPins | None) -> ServerPins:
             nonlocal change
-            pins, change = take_instructions(known, made, adopt=rules.mode == "off", now=self._clock())
+            pins, change = take_instructions(
+                known, made, adopt=rules.mode == "off", now=self._clock(), tolerant=tolerant
+            )
             return pins
 
         pins = self._pins.update(context.server, take)
@@ -188,6 +212,24 @@ class ToolCatalog:
         findings = tuple(_findings((change,) if change else (), listed, rules))
         result = offer_tasks(result) if self._policy().offers_tasks else result
         return result if passes or not said else without_instructions(result), findings
+
+    def take_card(self, context: Context, name: str, card: JsonObject) -> tuple[bool, tuple[ToolFinding, ...]]:
+        """Pin an agent card; return whether it may pass, and what was found. Raises PinsUnavailableError."""
+        rules, made = self._policy().pins, print_tool(card)
+        change: ToolChange | None = None
+
+        def take(known: ServerPins | None) -> ServerPins:
+            nonlocal change
+            adopt, tolerant = rules.mode == "off", rules.drift == "tolerant"
+            pins, change = take_card(known, name, made, adopt=adopt, now=self._clock(), tolerant=tolerant)
+            return pins
+
+        pins = self._pins.update(context.server, take)
+        pin = pins.cards.get(name) if pins else None
+        passes = not made.hidden or rules.hidden_characters != "enforce"
+        passes = passes and (rules.mode != "enforce" or (pin is not None and pin.stands))
+        listed: Listed = [({**card, "name": name}, made)]
+        return passes, tuple(_findings((change,) if change else (), listed, rules))
 
     def show_entries(
         self, context: Context, key: str, result: JsonObject
@@ -226,7 +268,8 @@ class ToolCatalog:
 
         def change(known: ServerPins | None) -> ServerPins:
             nonlocal changes
-            pins, changes = take_page(known, page, adopt=rules.mode == "off", now=self._clock())
+            tolerant = rules.drift == "tolerant"
+            pins, changes = take_page(known, page, adopt=rules.mode == "off", now=self._clock(), tolerant=tolerant)
             return pins
 
         return self._pins.update(server, change), changes
@@ -239,7 +282,8 @@ def _objection(pin: Pin | None, rules: PinRules) -> Objection | None:
     if rules.mode != "enforce" or (pin is not None and pin.stands):
         return None
     if pin is None:
-        return Objection(NOT_PINNED, "The server has never listed this tool.")
+        never = Objection(NOT_PINNED, "The server has never listed this tool.")
+        return None if rules.unlisted == "allow" else never
     state = "is new" if pin.approved is None else "has changed"
     return Objection(NOT_PINNED, f"The tool {state} since the server's tools were pinned.")
 
@@ -300,7 +344,11 @@ def _findings(changes: tuple[ToolChange, ...], listed: Listed, rules: PinRules) 
             fields = [name[:60] for name in change.fields[:20]]  # the server's own words, so bounded
             detail = {"change": change.what, "fields": fields, "digest": made.digest[:16]}
             detail |= {"former": change.former} if change.former else {}
-            yield ToolFinding("pin_changed", change.tool, rules.mode == "enforce", NOT_PINNED, detail)
+            detail |= {"departures": list(change.departures)} if change.departures else {}
+            enforced = rules.mode == "enforce" and change.what != "edited"
+            yield ToolFinding(
+                "pin_changed", change.tool, enforced, None if change.what == "edited" else NOT_PINNED, detail
+            )
         if made.hidden:
             enforced = rules.hidden_characters == "enforce"
             yield ToolFinding("hidden_characters", change.tool, enforced, HIDDEN, {"places": list(made.hidden)})

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from proxy.core.model import JsonObject, frozen
 from proxy.errors import PinsUnavailableError
+from proxy.gate.definition_drift import departures
 from proxy.gate.tool_descriptions import find_hidden
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 
 MAX_TOOLS: Final = 2000
+MAX_CARDS: Final = 200
 MAX_DEFINITION: Final = 32 << 10
 FIRST_LIST_SECONDS: Final = 300.0
 INSTRUCTIONS: Final = "(instructions)"
@@ -56,9 +58,11 @@ class Pin:
         return self.approved is not None and not self.drifted
 
     @property
-    def state(self) -> Literal["pinned", "new", "changed"]:
+    def state(self) -> Literal["pinned", "edited", "new", "changed"]:
+        """What a person should know: an edited tool differs from the approved one in nothing that matters."""
         if self.stands:
-            return "pinned"
+            same = self.approved is not None and self.approved.digest == self.seen.digest
+            return "pinned" if same else "edited"
         return "new" if self.approved is None else "changed"
 
 
@@ -75,6 +79,8 @@ class ServerPins:
     approvals: int = 0
     instructions: Pin | None = None
     listed: bool = True
+    cards: Mapping[str, Pin] = field(default_factory=dict[str, "Pin"])
+    """Agent cards, by the path at which they were found."""
 
 
 class PinStore(Protocol):
@@ -107,9 +113,10 @@ class ToolChange:
     """What one tool of a page brings that was not known before."""
 
     tool: str
-    what: Literal["pinned", "new", "changed", "renamed"]
+    what: Literal["pinned", "new", "changed", "renamed", "edited"]
     fields: tuple[str, ...] = ()
     former: str | None = None
+    departures: tuple[str, ...] = ()
 
 
 def print_tool(tool: JsonObject) -> ToolPrint:
@@ -131,24 +138,25 @@ def changed_fields(before: ToolPrint, after: ToolPrint) -> tuple[str, ...]:
 
 
 def take_page(
-    known: ServerPins | None, page: Page, *, adopt: bool, now: float
+    known: ServerPins | None, page: Page, *, adopt: bool, now: float, tolerant: bool = False
 ) -> tuple[ServerPins, tuple[ToolChange, ...]]:
     """Return the pins after `page`, and what was new in it. A tool that a page lacks is not gone.
 
-    `adopt` takes everything as it comes. The same object is given back where
+    `adopt` takes everything as it comes, `tolerant` what changes no meaning. The same object is given back where
     nothing changed. Raises PinsUnavailableError past MAX_TOOLS tools.
     """
     first = known is None or not known.listed or _continues_first(known, page, now)
     pins = dict(known.tools) if known else {}
     changes: list[ToolChange] = []
     for name, seen in page.tools:
-        change = _take(pins, name, seen, trusted=adopt or (first and name not in pins), now=now)
+        change = _take(pins, name, seen, trusted=adopt or (first and name not in pins), now=now, tolerant=tolerant)
         changes += [change] if change else []
     if len(pins) > MAX_TOOLS:
         raise PinsUnavailableError(f"a server lists more than {MAX_TOOLS} tools, which is past what is pinned")
     if known is None or not known.listed:
         instructions, approvals = (known.instructions, known.approvals) if known else (None, 0)
-        return ServerPins(now, not page.last, pins, approvals, instructions), tuple(changes)
+        cards = known.cards if known else {}
+        return ServerPins(now, not page.last, pins, approvals, instructions, cards=cards), tuple(changes)
     listing = not page.last if first else known.listing
     same = len(pins) == len(known.tools) and all(pins[name] is pin for name, pin in known.tools.items())
     if listing == known.listing and same:
@@ -161,19 +169,35 @@ def _continues_first(known: ServerPins, page: Page, now: float) -> bool:
 
 
 def take_instructions(
-    known: ServerPins | None, seen: ToolPrint, *, adopt: bool, now: float
+    known: ServerPins | None, seen: ToolPrint, *, adopt: bool, now: float, tolerant: bool = False
 ) -> tuple[ServerPins, ToolChange | None]:
     """Return the pins after a handshake in which a server gave instructions, or none, and what was new in that."""
     before = known.instructions if known else None
     pins = {INSTRUCTIONS: before} if before else {}
-    change = _take(pins, INSTRUCTIONS, seen, trusted=adopt or before is None, now=now)
+    change = _take(pins, INSTRUCTIONS, seen, trusted=adopt or before is None, now=now, tolerant=tolerant)
     if known is None:
         return ServerPins(now, listing=False, tools={}, instructions=pins[INSTRUCTIONS], listed=False), change
     same = pins[INSTRUCTIONS] is before
     return known if same else replace(known, instructions=pins[INSTRUCTIONS]), change
 
 
-def _take(pins: dict[str, Pin], name: str, seen: ToolPrint, *, trusted: bool, now: float) -> ToolChange | None:
+def take_card(
+    known: ServerPins | None, name: str, seen: ToolPrint, *, adopt: bool, now: float, tolerant: bool = False
+) -> tuple[ServerPins, ToolChange | None]:
+    """Return the pins after an agent card was seen, and what was new in it. Raises PinsUnavailableError."""
+    cards = dict(known.cards) if known else {}
+    before = cards.get(name)
+    change = _take(cards, name, seen, trusted=adopt or before is None, now=now, tolerant=tolerant)
+    if len(cards) > MAX_CARDS:
+        raise PinsUnavailableError(f"a server shows more than {MAX_CARDS} agent cards, which is past what is pinned")
+    if known is None:
+        return ServerPins(now, listing=False, tools={}, listed=False, cards=cards), change
+    return known if cards.get(name) is before else replace(known, cards=cards), change
+
+
+def _take(
+    pins: dict[str, Pin], name: str, seen: ToolPrint, *, trusted: bool, now: float, tolerant: bool = False
+) -> ToolChange | None:
     """Put one tool of a page into `pins`; return what was new about it."""
     known = pins.get(name)
     if trusted:
@@ -189,21 +213,29 @@ def _take(pins: dict[str, Pin], name: str, seen: ToolPrint, *, trusted: bool, no
         return ToolChange(name, "renamed" if former else "new", tuple(sorted(seen.fields)), former)
     if known.seen.digest == seen.digest:
         return None
-    departs = known.approved is None or known.approved.digest != seen.digest
-    pins[name] = replace(known, seen=seen, drifted=known.drifted or departs, since=now)
-    return ToolChange(name, "changed", changed_fields(known.approved or known.seen, seen)) if departs else None
+    if known.approved is not None and known.approved.digest == seen.digest:
+        pins[name] = replace(known, seen=seen, since=now)
+        return None
+    fields = changed_fields(known.approved or known.seen, seen)
+    approved = known.approved.definition if known.approved else None
+    found = departures(approved, seen.definition) if tolerant and not seen.hidden else ("",)
+    pins[name] = replace(known, seen=seen, drifted=known.drifted or bool(found), since=now)
+    return ToolChange(name, "changed" if found else "edited", fields, departures=found if tolerant else ())
 
 
-def approve(known: ServerPins | None, tool: str | None, now: float, *, instructions: bool = False) -> ServerPins | None:
-    """Approve a tool, the instructions, or where neither is named all of a server's, as last seen."""
+def approve(
+    known: ServerPins | None, tool: str | None, now: float, *, instructions: bool = False, card: str | None = None
+) -> ServerPins | None:
+    """Approve a tool, the instructions, a card, or where none is named all of a server's, as last seen."""
     if known is None:
         return None
-    everything = tool is None and not instructions
+    everything = tool is None and not instructions and card is None
+    cards = {name: _approved(pin, now) if everything or name == card else pin for name, pin in known.cards.items()}
     pins = {name: _approved(pin, now) if everything or name == tool else pin for name, pin in known.tools.items()}
     said = known.instructions
     if said is not None and (everything or instructions):
         said = _approved(said, now)
-    return replace(known, tools=pins, instructions=said, listing=False, approvals=known.approvals + 1)
+    return replace(known, tools=pins, instructions=said, cards=cards, listing=False, approvals=known.approvals + 1)
 
 
 def _approved(pin: Pin, now: float) -> Pin:
@@ -219,6 +251,7 @@ def to_json(pins: ServerPins) -> JsonObject:
         "tools": {name: _pin_to_json(pin) for name, pin in pins.tools.items()},
         "instructions": _pin_to_json(pins.instructions) if pins.instructions else None,
         "listed": pins.listed,
+        "cards": {name: _pin_to_json(pin) for name, pin in pins.cards.items()},
     }
 
 
@@ -232,6 +265,7 @@ def from_json(value: Any) -> ServerPins:
         # A file of an earlier version has neither: its server's instructions are pinned at the next handshake.
         instructions=_pin_from_json(said) if (said := value.get("instructions")) else None,
         listed=value.get("listed") is not False,
+        cards={str(name): _pin_from_json(pin) for name, pin in (value.get("cards") or {}).items()},
     )
 
 

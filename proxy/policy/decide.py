@@ -19,6 +19,7 @@ from proxy.policy.eval_context import EvalContext
 from proxy.policy.flows import NOTHING, Applying, CompiledFlows
 from proxy.policy.globs import is_glob
 from proxy.policy.home import UNKNOWN_HOMES
+from proxy.policy.incoming import CompiledIncoming
 from proxy.policy.limits import CompiledLimits
 from proxy.policy.rule_index import RuleIndex
 from proxy.policy.rules import AllowRule, DenyRule, EgressPolicy, Limit, RedactRule, Rule, TwoPhaseRule
@@ -45,6 +46,9 @@ SESSION_METHODS: Final = frozenset(
         *("tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/unsubscribe"),
         *("tasks/get", "tasks/result", "tasks/list", "tasks/cancel", "notifications/initialized"),
         *("notifications/cancelled", "notifications/progress", "notifications/roots/list_changed"),
+        # Of A2A, what looks at a task that was allowed, or ends it.
+        *("tasks/resubscribe", "agent/getAuthenticatedExtendedCard", "GetExtendedAgentCard"),
+        *("GetTask", "ListTasks", "CancelTask", "SubscribeToTask"),
     )
 )
 
@@ -109,11 +113,13 @@ class CompiledPolicy:
         limits: Iterable[Limit] = (),
         labels: Iterable[LabelRule] = (),
         flows: Iterable[FlowRule] = (),
+        incoming: CompiledIncoming | None = None,
     ) -> None:
         self.version = version
         self.files: tuple[Path, ...] = ()
         self.limits = CompiledLimits(limits, name_variants)
         self.pins = pins or PinRules()
+        self.incoming = incoming or CompiledIncoming()
         self.egress = egress or CompiledEgress(EgressPolicy(), version=version)
         self.default = default
         self.detectors = tuple(detectors)

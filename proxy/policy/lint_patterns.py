@@ -22,6 +22,12 @@ _METHODS: Final = (
     *("notifications/initialized", "notifications/cancelled", "notifications/progress", "notifications/message"),
     *("notifications/roots/list_changed", "notifications/tools/list_changed", "notifications/tasks/status"),
     *("notifications/prompts/list_changed", "notifications/resources/list_changed", "notifications/resources/updated"),
+    # Messages between agents (A2A).
+    *("message/send", "message/stream", "tasks/resubscribe", "agent/getAuthenticatedExtendedCard"),
+    *(f"tasks/pushNotificationConfig/{verb}" for verb in ("set", "get", "list", "delete")),
+    *("SendMessage", "SendStreamingMessage", "GetTask", "ListTasks", "CancelTask", "SubscribeToTask"),
+    *(f"{verb}TaskPushNotificationConfig" for verb in ("Create", "Get", "Delete")),
+    *("ListTaskPushNotificationConfigs", "GetExtendedAgentCard"),
 )
 # What parts a command line into several: no single program has it among its words.
 _JOINTS: Final = re.compile(r"[|;&<>]+")

@@ -18,6 +18,7 @@ from proxy.policy.conditions import as_tuple
 from proxy.policy.decide import CompiledPolicy
 from proxy.policy.detector_rules import detector_problems
 from proxy.policy.egress import GUARDED, SECRETS, CompiledEgress
+from proxy.policy.incoming import CompiledIncoming
 from proxy.policy.rules import EgressPolicy, Pins, PolicyFile
 from proxy.policy.shadow_file import without_force
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from proxy.core.interfaces import KnownDetectors
 
-_STRICTNESS: Final = ("off", "record", "enforce")
+_STRICTNESS: Final = ("off", "record", "enforce", "tolerant", "strict", "allow", "deny")
 _HARSHNESS: Final = ("allow", "report", "deny")
 MAX_INCLUDED: Final = 100
 
@@ -217,6 +218,7 @@ def compile_sources(sources: Sequence[PolicySource], *, version: str = "", home:
         limits=[limit for source in sources for limit in source.content.limits],
         labels=[label for source in sources for label in source.content.labels],
         flows=[flow for source in sources for flow in source.content.flows],
+        incoming=CompiledIncoming(rule for source in sources for rule in source.content.incoming),
     )
 
 
@@ -323,6 +325,7 @@ def _duplicate_ids(sources: Sequence[PolicySource]) -> list[PolicyProblem]:
             (("egress", "rules"), egress),
             (("labels",), source.content.labels),
             (("flows",), source.content.flows),
+            (("incoming",), source.content.incoming),
         )
         ids = [(rule.id, (*steps, i, "id")) for steps, rules in sections for i, rule in enumerate(rules)]
         for identity, steps in ids:

@@ -12,16 +12,18 @@ from proxy.policy.compiled_rule import CompiledRule, Hit
 from proxy.policy.decide import name_variants
 from proxy.policy.egress import CompiledEgressRule, Target, read_target
 from proxy.policy.eval_context import EvalContext
+from proxy.policy.incoming import meets
 from proxy.policy.limit_values import read_amount, show_amount
 from proxy.policy.limits import CompiledLimit
 from proxy.policy.past import Past
 from proxy.policy.rules import Limit, RedactRule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from proxy.policy.decide import CompiledPolicy
     from proxy.policy.flow_rules import FlowRule
+    from proxy.policy.incoming import FoundPassage, IncomingRule
     from proxy.policy.rules import EgressRule, PolicyTest, Rule, RuleTest
 
 # Stands for the rule's id where a test is of the whole policy.
@@ -91,15 +93,28 @@ def _run_whole(policy: CompiledPolicy, owner: str, number: int, test: PolicyTest
     return TestResult(owner, number, expected, got, f"{call.tool or call.method} {call.arguments!r}")
 
 
+def run_incoming_tests(
+    rules: Iterable[IncomingRule], find: Callable[[bytes], Sequence[FoundPassage]]
+) -> tuple[TestResult, ...]:
+    """Run every test beside a rule on incoming text; `find` finds the passages that speak to a model."""
+    results: list[TestResult] = []
+    for rule in rules:
+        for number, test in enumerate(rule.tests, 1):
+            hit = any(meets(passage, rule.screening()) for passage in find(test.text.encode()))
+            got = rule.action if hit else "no_match"
+            results.append(TestResult(rule.id, number, test.expect, got, test.text[:80]))
+    return tuple(results)
+
+
 def coverage(
-    rules: Iterable[Rule | EgressRule | Limit | FlowRule], results: Sequence[TestResult]
+    rules: Iterable[Rule | EgressRule | Limit | FlowRule | IncomingRule], results: Sequence[TestResult]
 ) -> tuple[Coverage, ...]:
     """Count, for each rule, the passing tests in which it matched and did not."""
     passed = Counter((result.rule, result.got == "no_match") for result in results if result.passed)
     return tuple(Coverage(rule.id, passed[rule.id, False], passed[rule.id, True], _matches_all(rule)) for rule in rules)
 
 
-def _matches_all(rule: Rule | EgressRule | Limit | FlowRule) -> bool:
+def _matches_all(rule: Rule | EgressRule | Limit | FlowRule | IncomingRule) -> bool:
     narrowed = ("servers", "tools", "agents", "methods", "annotations", "when")
     return isinstance(rule, RedactRule | Limit) and all(getattr(rule, name) is None for name in narrowed)
 

@@ -23,6 +23,7 @@ from proxy.policy.conditions import (
 )
 from proxy.policy.detector_rules import Detector, Suppression  # noqa: TC001  pydantic reads annotations when it runs
 from proxy.policy.flow_rules import FlowRule, LabelRule  # noqa: TC001  pydantic reads annotations when it runs
+from proxy.policy.incoming import IncomingRule  # noqa: TC001  pydantic reads annotations when it runs
 from proxy.policy.limit_values import Amount, Per, Sum, Window  # noqa: TC001  pydantic reads annotations when it runs
 from proxy.policy.rule_parts import Annotations, ByPeople, Globs, Mode, NamedRule, People, TestCall
 
@@ -334,6 +335,14 @@ class Pins(Strict):
     hidden_characters: Literal["record", "enforce"] = Field(
         "enforce", description="enforce: hide and deny tools whose description has invisible characters."
     )
+    drift: Literal["tolerant", "strict"] = Field(
+        default="strict",
+        description="tolerant: an edit that changes no meaning, such as a typo or a new optional parameter, is "
+        "recorded and accepted; strict: every edit is a change.",
+    )
+    unlisted: Literal["allow", "deny"] = Field(
+        default="deny", description="With mode: enforce only. Whether tools may be called that were never listed."
+    )
 
 
 class LimitTest(Strict):
@@ -421,6 +430,9 @@ class PolicyFile(Strict):
     limits: list[Limit] = Field(default_factory=list, description="Budgets: how many calls, or how much, over time.")
     egress: EgressPolicy | None = Field(default=None, description="Traffic that is not MCP.")
     pins: Pins | None = Field(default=None, description="Tools that change.")
+    incoming: list[IncomingRule] = Field(
+        default_factory=list, description="Text that speaks to the model, in what servers, pages and agents say."
+    )
     detectors: list[Detector] = Field(default_factory=list, description="Detectors besides the built-in ones.")
     tests: list[PolicyTest] = Field(default_factory=list, description="Tests of the whole policy, all files together.")
     suppressions: list[Suppression] = Field(

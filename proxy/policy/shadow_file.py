@@ -19,6 +19,7 @@ def without_force(content: PolicyFile) -> PolicyFile:
             "default": "allow",
             "rules": [_recording(rule) for rule in content.rules],
             "egress": _recording_egress(content.egress) if content.egress else None,
+            "incoming": [rule.model_copy(update={"mode": "shadow"}) for rule in content.incoming],
             "pins": _recording_pins(content.pins) if content.pins else None,
         }
     )

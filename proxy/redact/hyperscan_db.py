@@ -39,13 +39,21 @@ class PatternSet:
     def __init__(
         self, expressions: Sequence[str], cache: DatabaseCache | None = None, *, every_match: bool = False
     ) -> None:
-        self._database = _cached(expressions, cache) if cache is not None else compile_all(expressions, every_match)
+        self._database = (
+            _cached(expressions, cache, every_match) if cache is not None else compile_all(expressions, every_match)
+        )
         self._local = threading.local()
 
     def found(self, data: bytes) -> list[int]:
         """Return the indexes of the patterns that match."""
         found: list[int] = []
         self._database.scan(data, _add_index, 0, found, self._scratch())
+        return found
+
+    def matches(self, data: bytes) -> list[tuple[int, int]]:
+        """Return the index of each pattern that matches and the offset where the match ends."""
+        found: list[tuple[int, int]] = []
+        self._database.scan(data, _add_match, 0, found, self._scratch())
         return found
 
     def ends(self, data: bytes) -> list[int]:
@@ -79,6 +87,10 @@ def _add_index(index: int, _from: int, _to: int, _flags: int, found: list[int]) 
     found.append(index)
 
 
+def _add_match(index: int, _from: int, to: int, _flags: int, found: list[tuple[int, int]]) -> None:
+    found.append((index, to))
+
+
 def _add_end(_index: int, _from: int, to: int, _flags: int, ends: list[int]) -> None:
     ends.append(to)
 
@@ -88,15 +100,16 @@ def _add_end_and_stop(_index: int, _from: int, to: int, _flags: int, ends: list[
     return True  # true ends the scan
 
 
-def _cached(expressions: Sequence[str], cache: DatabaseCache) -> Any:
+def _cached(expressions: Sequence[str], cache: DatabaseCache, every_match: bool) -> Any:  # noqa: FBT001
     version: str = hyperscan.__version__  # type: ignore[attr-defined]
+    kind = "every" if every_match else "once"
     # The name holds all that the database depends on, so a changed detector can never load the old patterns.
-    name = hashlib.sha256("\0".join([version, *expressions]).encode()).hexdigest()
+    name = hashlib.sha256("\0".join([version, kind, *expressions]).encode()).hexdigest()
     if (stored := cache.get(name)) is not None:
         # A database that cannot be loaded is damaged, or compiled for another processor.
         with suppress(hyperscan.HyperscanError, ValueError):
             return hyperscan.loadb(stored, hyperscan.HS_MODE_BLOCK)
-    database = compile_all(expressions)
+    database = compile_all(expressions, every_match)
     cache.put(name, hyperscan.dumpb(database))
     return database
 

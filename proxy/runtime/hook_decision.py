@@ -146,6 +146,7 @@ class HookPolicy:
         self.offers_tasks = policy.offers_tasks
         self.offers_task = policy.offers_task
         self.unmatched = policy.unmatched
+        self.incoming = policy.incoming
 
     def decide(self, call: Call) -> Decision:
         return self._strict(self._policy.decide(call))

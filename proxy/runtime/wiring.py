@@ -23,6 +23,7 @@ from proxy.gate.limits import CallLimits
 from proxy.gate.tool_catalog import ToolCatalog
 from proxy.gate.two_phase import TwoPhase
 from proxy.identity.token_file import OperatorTokens
+from proxy.injection import prepare as prepare_injection
 from proxy.policy.reloader import LivePolicy
 from proxy.redact import builtin
 from proxy.redact.reloader import LiveMasker
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from proxy.core.interfaces import EventSink, SharedCalls
     from proxy.core.limits import LimitStore
     from proxy.notify.notifier import Notifier
+    from proxy.policy.decide import CompiledPolicy
     from proxy.store.database import Database
     from proxy.twophase.sampler import Sampler
 
@@ -84,13 +86,20 @@ def preload(settings: Settings, home: str | None = None) -> Preloaded:
     key = read_or_make_key(settings.state_dir / "keys" / "policy-cache.key", CACHE_KEY_BYTES)
     policy = LivePolicy(
         settings.policy,
-        prepare=lambda policy: masker.prepare(policy.detectors),
+        prepare=lambda policy: _prepare(policy, masker, settings.state_dir),
         book=builtin(),
         parsed=SealedCache(settings.state_dir / "policy-cache", key),
         home=home,
         also=settings.profile_files,
     )
     return Preloaded(policy, masker)
+
+
+def _prepare(policy: CompiledPolicy, masker: LiveMasker, state_dir: Path) -> Callable[[], None]:
+    """Compile what a policy needs before it is in force; return what puts it in force."""
+    if policy.incoming or policy.pins.drift == "tolerant":
+        prepare_injection(FileCache(state_dir / "cache"))
+    return masker.prepare(policy.detectors)
 
 
 class Components:

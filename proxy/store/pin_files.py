@@ -32,8 +32,13 @@ LOOK_SECONDS = 0.01  # how long a file is taken to be unchanged once it was look
 type Stamp = tuple[int, int, int]
 
 
-def named_pin(known: ServerPins, server: str, tool: str | None) -> Pin:
-    """Return the pin of a tool; None names the instructions. Raises ConfigError where there is none."""
+def named_pin(known: ServerPins, server: str, tool: str | None, card: str | None = None) -> Pin:
+    """Return the pin of a tool or of a card; neither names the instructions. Raises ConfigError where there is none."""
+    if card is not None:
+        if card not in known.cards:
+            names = ", ".join(sorted(known.cards)) or "none"
+            raise ConfigError(f"the server {server!r} has no pinned card at {card!r}; pinned cards: {names}")
+        return known.cards[card]
     if tool is None:
         if known.instructions is None:
             raise ConfigError(
@@ -90,9 +95,16 @@ class PinFiles:
             raise PinsUnavailableError(f"pins cannot be written in {self.folder}: {error.strerror}") from error
 
     def approve(
-        self, server: str, tool: str | None, digest: str | None, now: float, *, instructions: bool = False
+        self,
+        server: str,
+        tool: str | None,
+        digest: str | None,
+        now: float,
+        *,
+        instructions: bool = False,
+        card: str | None = None,
     ) -> None:
-        """Approve a tool, a server's instructions, or all of its tools as last seen.
+        """Approve a tool, a server's instructions, a card, or all that a server says, as last seen.
 
         Raises ConfigError where it has another digest by now.
         """
@@ -101,9 +113,9 @@ class PinFiles:
             if known is None:
                 names = ", ".join(self.servers()) or "none"
                 raise ConfigError(f"server {server!r} has no pins; servers with pins: {names}")
-            if tool is not None or instructions:
-                _check_digest(named_pin(known, server, tool).seen.digest, digest)
-            return approve(known, tool, now, instructions=instructions)
+            if tool is not None or instructions or card is not None:
+                _check_digest(named_pin(known, server, tool, card).seen.digest, digest)
+            return approve(known, tool, now, instructions=instructions, card=card)
 
         self.update(server, change)
 

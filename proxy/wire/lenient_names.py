@@ -7,6 +7,7 @@ import re
 import unicodedata
 from typing import TYPE_CHECKING, Final
 
+from proxy.wire import a2a
 from proxy.wire.jsonrpc import fold_key, plain
 from proxy.wire.mcp import METHOD_PREFIXES, PLAIN_METHODS, SURELY_MCP
 
@@ -29,7 +30,11 @@ _DROPPED_BEYOND = re.compile("[\x00-\x20\x7f\x85\xa0\xad\u200b-\u200f\u2028\u202
 _SURE_WORDS = re.compile(
     rf"jsonrpc|(?:{'|'.join(re.escape(method.casefold()) for method in sorted(SURELY_MCP))})(?![a-z])"
 )
-_WORDS = re.compile(rf"jsonrpc|(?:{'|'.join(re.escape(prefix) for prefix in METHOD_PREFIXES)})[a-z]")
+_SLASHED: Final = frozenset(plain(method) for method in a2a.SLASHED)
+_WORDS = re.compile(
+    rf"jsonrpc|(?:{'|'.join(re.escape(prefix) for prefix in METHOD_PREFIXES)})[a-z]"
+    rf"|{'|'.join(re.escape(method.casefold()) for method in sorted(a2a.SLASHED))}"
+)
 
 
 def views(text: str) -> Iterator[str]:
@@ -65,12 +70,14 @@ def key_names(key: str, *, raw: bool = False) -> set[str]:
 
 def is_call_method(text: str, *, raw: bool = False) -> bool:
     """Return whether some server takes `text` for a method that only MCP has."""
-    return any(method.startswith(METHOD_PREFIXES) for method in _methods(text, raw=raw))
+    return any(method.startswith(METHOD_PREFIXES) or method in _SLASHED for method in _methods(text, raw=raw))
 
 
 def is_plain_method(text: str, *, raw: bool = False) -> bool:
     """Return whether some server takes `text` for a method that other protocols may have, too."""
-    return any(method in PLAIN_METHODS for method in _methods(text, raw=raw))
+    # Names of A2A's count as they are written: other services have a `sendMessage`, too.
+    views_of = views(text) if raw else (text,)
+    return any(method in PLAIN_METHODS for method in _methods(text, raw=raw)) or any(v in a2a.NAMED for v in views_of)
 
 
 def _methods(text: str, *, raw: bool) -> Iterator[str]:

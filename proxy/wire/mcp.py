@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from proxy.core.model import JsonObject, Message, ToolCall, frozen
 from proxy.errors import WireError
+from proxy.wire import a2a
 from proxy.wire.jsonrpc import FoldedNames, parse_json, parse_message, plain, refuse_misspelt
 
 if TYPE_CHECKING:
@@ -42,8 +43,10 @@ _METHODS_BY_PREFIX = {
 }
 METHOD_PREFIXES = tuple(_METHODS_BY_PREFIX)
 # Methods that make a message one of MCP's, whatever else is in it.
-SURELY_MCP = frozenset(prefix + name for prefix, names in _METHODS_BY_PREFIX.items() for name in names)
-METHODS = FoldedNames(*PLAIN_METHODS, *SURELY_MCP)
+OWN_METHODS = frozenset(prefix + name for prefix, names in _METHODS_BY_PREFIX.items() for name in names)
+# Agents speak to each other in messages of the same form (A2A), which the gate decides on in the same way.
+SURELY_MCP = OWN_METHODS | a2a.SLASHED
+METHODS = FoldedNames(*PLAIN_METHODS, *SURELY_MCP, *a2a.NAMED)
 PARAM_KEYS = FoldedNames(
     "name", "arguments", "uri", "task", "taskId", "_meta", "inputResponses", "requestState", "cursor", "ref"
 )
@@ -65,7 +68,7 @@ type Headers = Iterable[tuple[str, str]]  # may be gone through several times
 
 def is_mcp_method(method: str) -> bool:
     """Return whether `method`, written exactly so, is MCP's."""
-    return method in PLAIN_METHODS or method.startswith(METHOD_PREFIXES)
+    return method in PLAIN_METHODS or method in a2a.METHODS or method.startswith(METHOD_PREFIXES)
 
 
 def refuse_misspelt_method(method: str) -> None:

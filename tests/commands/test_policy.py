@@ -134,8 +134,19 @@ def test_explain_refuses_a_file_that_is_no_call(write, text):
 
 def test_schema_describes_the_policy_file():
     schema = json.loads(run("schema").stdout)
-    sections = {"rules", "limits", "labels", "flows", "egress", "pins", "detectors", "suppressions", "tests"}
-    assert set(schema["properties"]) == {"version", "mode", "include", "default", "home", *sections}
+    sections = {
+        "rules",
+        "limits",
+        "labels",
+        "flows",
+        "egress",
+        "pins",
+        "incoming",
+        "detectors",
+        "suppressions",
+        "tests",
+    }
+    assert set(schema["properties"]) == {"version", "mode", "include", "default", "home", "tests", *sections}
     condition = schema["$defs"]["Condition"]["properties"]
     assert {"arg", "in", "path_under", "command"} <= set(condition)
     assert schema["$defs"]["Rule"]["discriminator"]["propertyName"] == "action"

@@ -28,6 +28,7 @@ class World:
     """A gate with the real masker, over pins in memory."""
 
     known: ServerPins | None = None
+    incoming: Any = ()
     pins: PinRules = field(default_factory=lambda: PinRules("off", "record"))
     events: list[AuditEvent] = field(default_factory=list)
     broken: bool = False

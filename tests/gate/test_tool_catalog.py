@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -76,7 +76,7 @@ class World:
         return [shown["name"] for shown in self.show(list(tools))["tools"]]
 
     def objection(self, name: str) -> str | None:
-        found = self.catalog.look_up(CONTEXT.server, name, self.policy.pins)[1]
+        found = self.catalog.look_up(CONTEXT, name, self.policy.pins)[1]
         return found.reason if found else None
 
     async def list_through_gate(self, result: Any, **params: Any) -> dict[str, Any]:
@@ -160,7 +160,7 @@ def test_under_enforce_what_was_never_listed_may_not_be_called() -> None:
 def test_pins_of_one_server_say_nothing_of_another() -> None:
     world = World(ENFORCE)
     world.names(tool("echo"))
-    assert world.catalog.look_up("other.example.com", "echo", ENFORCE)[1] is not None
+    assert world.catalog.look_up(replace(CONTEXT, server="other.example.com"), "echo", ENFORCE)[1] is not None
 
 
 @pytest.mark.parametrize("mode", ["off", "record"])

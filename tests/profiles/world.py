@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from proxy.core.model import AuditEvent, Context, EgressRequest, Forward, Pass, Principal, Verdict
 from proxy.egress.guard import EgressGuard
+from proxy.gate.a2a_rest import router_for
 from proxy.gate.gate import Gate
 from proxy.gate.outbound_scan import remember
 from proxy.gate.router import ResponseRouter
@@ -18,6 +19,7 @@ from proxy.policy.load import load_policy
 from proxy.redact import Masker, builtin
 from proxy.store.pin_files import PinFiles
 from proxy.system.package_data import profile_file
+from proxy.wire.a2a import is_rest
 from proxy.wire.client_stream import ClientStream
 from proxy.wire.mcp import read_head
 from tests.profiles.cases_file import Case
@@ -91,16 +93,35 @@ class CaseRun:
         context = await self.context(value["url"], method)
         headers = _headers(value)
         verdict = await self.gate.requests.inspect(_body(value), context, read_head(headers))
+        if isinstance(verdict, Forward):
+            return await self._forwarded(verdict, value)
         if not isinstance(verdict, Pass):
             return True
         return await self.plain_response(context, value["url"], value["response"]) if "response" in value else False
+
+    async def _forwarded(self, verdict: Forward, value: dict[str, Any]) -> bool:
+        """Take the answer to a message that is decided on like MCP's: another agent's, say."""
+        sent = verdict.message.value.get("params") if is_rest(verdict.message) else verdict.message.value
+        if sent != json.loads(_body(value)):
+            return True
+        if "response" not in value:
+            return False
+        answer = value["response"]["body"]
+        router = router_for(self.gate.responses, verdict.in_flight.context, verdict.in_flight, KEY)
+        passed = router.rewrite_whole(json.dumps(answer).encode())
+        return passed is not None and not _same(passed, answer)
 
     async def plain_response(self, context: Context, url: str, response: dict[str, Any]) -> bool:
         """Take what a plain server answers: `status`, `headers`, `type` and `body`."""
         location = {name.lower(): text for name, text in response.get("headers", {}).items()}.get("location")
         if response["status"] // 100 == 3 and location is not None:
             return self.gate.plain_requests.refuse_redirect(context, location) is not None
-        return False
+        watch = self.gate.pages.watch(context, [response.get("type", "text/html")], [])
+        if watch is None:
+            return False
+        body = response["body"]
+        data = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+        return watch.take(data) is not None
 
     async def do_websocket(self, value: dict[str, Any]) -> bool:
         """Send the frames of a WebSocket one after the other; `more: true` says that the message goes on."""

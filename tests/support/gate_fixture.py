@@ -62,6 +62,7 @@ class World:
     mask_as: Callable[[Any], Any] = masked
     now: float = 1000.0
     version: str = "v1"
+    incoming: Any = ()
 
     def __post_init__(self) -> None:
         self.gate = Gate(policy=lambda: self, redactor=self, sink=self, clock=lambda: self.now)
