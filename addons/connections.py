@@ -155,6 +155,15 @@ class ConnectionGuard:
             return False
         return True
 
+    def begin(self, call_id: str, client: Client) -> None:
+        """Count a call that passes no layers as in progress."""
+        self._in_progress[call_id] = client.id
+        self._idle.clear()
+
+    def done(self, call_id: str) -> None:
+        """Count a call that passes no layers as done."""
+        self._done(call_id)
+
     def _done(self, flow_id: str) -> None:
         self._bodies.pop(flow_id, None)
         self._in_progress.pop(flow_id, None)

@@ -27,11 +27,13 @@ from proxy.wire.mcp import RequestHead
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from mitmproxy.connection import Client
 
+    from addons.lane.template import Lesson
     from addons.sse_rewriter import EventStream
+    from proxy.core.model import Verdict
     from proxy.gate.outbound_scan import UploadWatch
     from proxy.gate.router import ResponseRouter
     from proxy.wire.stream_scan import StreamScanner
@@ -67,6 +69,16 @@ class FlowState:
     """What a WebSocket client has sent so far."""
     held: set[asyncio.Task[None]] | None = None
     """Calls of a WebSocket that wait for people."""
+    raw_head: bytes = b""
+    """The bytes of the request's head, where it came over HTTP/1 and the lane may learn from it."""
+    layer: object | None = None
+    """The HTTP layer of this flow, for the lane."""
+    credentials: Sequence[str] = ()
+    """The proxy credentials that showed who is calling."""
+    premade: Verdict | Exception | None = None
+    """The gate's verdict on this request, where the lane has asked for it already."""
+    lesson: Lesson | None = None
+    """What the lane learns from this flow if it ends well."""
     queued: Collection[object] = ()
     """What the layer of this flow has yet to handle, which it does once the hook that it waits for has ended."""
 

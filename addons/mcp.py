@@ -14,8 +14,9 @@ from urllib.parse import urlsplit
 import structlog
 
 from addons import flow_state as flows
+from addons.lane.template import lesson_of, with_forwarded
 from addons.sse_rewriter import EventStream
-from proxy.core.model import Answer, Context, Denial, Forward, Held, InFlightCall, JsonObject, Reject
+from proxy.core.model import Answer, Context, Denial, Forward, Held, InFlightCall, JsonObject, Reject, Verdict
 from proxy.gate.router import ResponseRouter
 from proxy.gate.verdict_carrier import carry_out
 from proxy.wire.body import READ_AT_ONCE, is_call_in_query
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from addons.limits import Limits, ResponseChunk
     from proxy.core.interfaces import SharedCalls
     from proxy.gate.gate import Gate
+    from proxy.wire.mcp import RequestHead
 
 log = structlog.get_logger("interlock.http")
 
@@ -62,7 +64,11 @@ class LegacyEndpoints:
             return False
         if flows.legacy_session(flow.request.path) is not None:
             return True
-        endpoint = flows.server_name(flow), urlsplit(flow.request.path).path
+        return self.is_known(flows.server_name(flow), flow.request.path)
+
+    def is_known(self, server: str, target: str) -> bool:
+        """Return whether a server takes legacy messages at the path of `target`."""
+        endpoint = server, urlsplit(target).path
         return endpoint in self._known or (self._shared_calls is not None and self._shared_calls.is_endpoint(*endpoint))
 
 
@@ -77,7 +83,10 @@ class McpGate:
         connections: ConnectionGuard,
         streams_of: Callable[[str], int],
         shared_calls: SharedCalls | None = None,
+        *,
+        teaches: bool = False,
     ) -> None:
+        self._teaches = teaches
         self._streams_of = streams_of
         self._gate = gate
         self._limits = limits
@@ -163,11 +172,37 @@ class McpGate:
     async def _inspect(self, flow: http.HTTPFlow) -> None:
         try:
             context = self._context(flow)
-            content = flow.request.raw_content or b""
-            verdict = await self._gate.requests.inspect(content, context, flows.head(flow.request))
+            head = flows.head(flow.request)
+            verdict = await self._verdict(flow, context, head)
+            lesson = lesson_of(flow, flows.state_of(flow), context, head) if self._teaches else None
             await carry_out(verdict, _HttpCarrier(self._gate, self._legacy, self._key, flow, context))
+            if lesson is not None and isinstance(verdict, Forward) and not verdict.headers:
+                flows.state_of(flow).lesson = with_forwarded(lesson, flow.request)
         except Exception as error:  # noqa: BLE001  a hook's boundary: any failure refuses
             self._fail(flow, error)
+
+    async def _verdict(self, flow: http.HTTPFlow, context: Context, head: RequestHead) -> Verdict:
+        """Return the verdict on a request: the one that the lane has got for it, or the gate's."""
+        state = flows.state_of(flow)
+        premade, state.premade = state.premade, None
+        if isinstance(premade, Exception):
+            raise premade
+        if premade is not None:
+            return premade
+        return await self._gate.requests.inspect(flow.request.raw_content or b"", context, head)
+
+    def _drop_premade(self, flow: http.HTTPFlow) -> None:
+        """Record that a call which the lane had decided was refused before its verdict could be carried out."""
+        state = flows.state_of(flow)
+        premade, state.premade = state.premade, None
+        if isinstance(premade, Forward):
+            self._gate.responses.abandon(premade.in_flight, "not_forwarded")
+
+    def is_legacy(self, server: str, target: str, head: RequestHead) -> bool:
+        """Return whether answers to such a request may travel on a stream of their own by now."""
+        return not any(name.lower() == "mcp-session-id" for name, _ in head.mcp) and self._legacy.is_known(
+            server, target
+        )
 
     def _names_agree(self, flow: http.HTTPFlow) -> bool:
         problem = flows.misdirected(flow)
@@ -260,6 +295,7 @@ class McpGate:
     def response(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
         """Take a whole response to an MCP message."""
         try:
+            self._drop_premade(flow)
             return self._take_response(flow)
         except Exception as error:  # noqa: BLE001  a hook's boundary: any failure refuses
             self._fail(flow, error)
@@ -271,7 +307,7 @@ class McpGate:
         if response is None or router is None or state.answered:
             return None
         if state.rewriter is not None:
-            self._stream_ended(state.rewriter, router)
+            self.stream_ended(state.rewriter, router)
         elif response.status_code in (202, 204):
             router.share()  # the answer, where there is one to come, comes elsewhere
         else:
@@ -302,7 +338,7 @@ class McpGate:
         except Exception as error:  # noqa: BLE001  a hook's boundary: any failure refuses
             self._fail(flow, error)
 
-    def _stream_ended(self, stream: EventStream, router: ResponseRouter) -> None:
+    def stream_ended(self, stream: EventStream, router: ResponseRouter) -> None:
         """Note a call whose stream ended without its answer; in a session, a later stream may bring it.
 
         Of a legacy session there is no later one.
@@ -318,12 +354,13 @@ class McpGate:
     def error(self, flow: http.HTTPFlow) -> None:
         """Record that a call's answer never came, and what a broken upload carried."""
         self._report_upload(flow)
+        self._drop_premade(flow)
         state = flows.state_of(flow)
         router = state.router
         if router is not None and router.in_flight is not None:
             self._gate.responses.abandon(router.in_flight, "upstream_error")
         elif router is not None and state.rewriter is not None:
-            self._stream_ended(state.rewriter, router)
+            self.stream_ended(state.rewriter, router)
 
     def _refuse(self, flow: http.HTTPFlow, status: int, reason: str, why: str = "") -> None:
         flows.answer_refused(flow, status, flows.denial(reason, "the request", why))
