@@ -28,7 +28,7 @@ PARTS = {
     "decide": "proxy.policy.decide.CompiledPolicy.decide",
     "pins": "proxy.gate.tool_catalog.ToolCatalog.look_up",
     "pin store": "proxy.store.pin_files.PinFiles.read",
-    "redact": "proxy.gate.request.RequestGate._redact",
+    "redact": "proxy.gate.argument_masking.ArgumentMasking.mask",
     "record": "proxy.audit.local_log.LocalLog.record",
     "begin": "proxy.gate.in_flight.InFlightCalls.begin",
     "carry out": "addons.mcp.carry_out",
