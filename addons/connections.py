@@ -14,7 +14,7 @@ from mitmproxy import ctx, http
 from addons.flow_state import EVENT_STREAM, media_type, server_name, state_of
 from addons.limits import BodyOverdue, Refusal, plain_response
 from proxy.core.model import Context, Principal
-from proxy.metrics.counters import ACCEPTED, CONNECTIONS
+from proxy.metrics.counters import ACCEPTED, CONNECTIONS, LANE_CALLS
 
 if TYPE_CHECKING:
     from mitmproxy.connection import Client, Connection
@@ -157,6 +157,7 @@ class ConnectionGuard:
 
     def begin(self, call_id: str, client: Client) -> None:
         """Count a call that passes no layers as in progress."""
+        self._counters.add(LANE_CALLS)
         self._in_progress[call_id] = client.id
         self._idle.clear()
 

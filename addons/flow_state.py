@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Collection, Mapping, Sequence
 
-    from mitmproxy.connection import Client
+    from mitmproxy.connection import Client, Server
 
     from addons.lane.template import Lesson
     from addons.sse_rewriter import EventStream
@@ -77,6 +77,8 @@ class FlowState:
     """The proxy credentials that showed who is calling."""
     premade: Verdict | Exception | None = None
     """The gate's verdict on this request, where the lane has asked for it already."""
+    sent_on: Server | None = None
+    """The connection on which the lane has sent this request already."""
     lesson: Lesson | None = None
     """What the lane learns from this flow if it ends well."""
     queued: Collection[object] = ()

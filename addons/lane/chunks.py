@@ -10,12 +10,14 @@ MAX_LINE = 16 << 10
 
 
 class ChunkReader:
-    """Takes the bytes of a body; gives what the chunks hold. Raises ValueError for what is no chunked body."""
+    """Takes the bytes of a body, and gives what the chunks hold."""
 
     def __init__(self) -> None:
         self._rest = b""
         self._left = 0
         self.ended = False
+        self.broken = False
+        """Whether this is no chunked body from here on; what came before it counts."""
         self.surplus = b""
         """What came after the end of the body."""
 
@@ -24,16 +26,15 @@ class ChunkReader:
         data, self._rest = self._rest + data, b""
         out: list[bytes] = []
         at = 0
-        while at < len(data) and not self.ended:
+        while at < len(data) and not self.ended and not self.broken:
             if self._left > 2:
                 taken = data[at : at + self._left - 2]
                 out.append(taken)
                 at += len(taken)
                 self._left -= len(taken)
             elif self._left:
-                if not b"\r\n".startswith(data[at : at + 2]):
-                    raise ValueError("a chunk does not end where its size says")
-                if len(data) - at < 2:
+                self.broken = not b"\r\n".startswith(data[at : at + 2])
+                if self.broken or len(data) - at < 2:
                     break
                 at += 2
                 self._left = 0
@@ -51,8 +52,7 @@ class ChunkReader:
         """Return where the next chunk's bytes begin, or where the body ends; None where its size has yet to come."""
         size = _SIZE.match(data, at)
         if size is None:
-            if b"\n" in data[at:] or len(data) - at > MAX_LINE:
-                raise ValueError("a chunk without a size")
+            self.broken = b"\n" in data[at:] or len(data) - at > MAX_LINE
             return None
         length = int(size[1], 16)
         if length:
@@ -61,8 +61,7 @@ class ChunkReader:
         # The last chunk: an empty line, or trailers before one.
         end = data.find(b"\r\n\r\n", size.end() - 2)
         if end < 0:
-            if len(data) - at > MAX_LINE:
-                raise ValueError("trailers without an end")
+            self.broken = len(data) - at > MAX_LINE
             return None
         self.ended = True
         return end + 4

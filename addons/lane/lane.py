@@ -8,15 +8,15 @@ came of the answer. Only once an event stream has begun is there no way back: wh
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Protocol
 
 import structlog
 from mitmproxy.connection import ConnectionState
 from mitmproxy.proxy import events
-from uuid_utils import uuid7
 
 from addons.lane.chunks import ChunkReader
 from addons.lane.heads import END, HEAD_BYTES, ResponseHead, read_response, request_key, with_length
@@ -51,6 +51,7 @@ JSON_TYPE = b"application/json"
 EVENT_STREAM = b"text/event-stream"
 # A subscription's stream also carries news of tools, which the announcer pushes through the layers.
 _NOT_HERE = frozenset({"subscriptions/listen"})
+_BARE_LINE_FEED = re.compile(rb"(?<!\r)\n")
 
 
 class Phase(Enum):
@@ -89,7 +90,6 @@ class LaneCall:
     raw: bytes
     """The request as it came."""
     body: bytes
-    id: str = field(default_factory=lambda: str(uuid7()))
     verdict: Forward | None = None
     sent: bytes = b""
     received: bytes = b""
@@ -110,6 +110,8 @@ class Lane:
         self._http1: FastHttp1Server = side  # type: ignore[assignment]
         self._tls = next((each for each in reversed(layer.context.layers) if isinstance(each, FastTls)), None)
         self._templates: dict[tuple[bytes, bytes], Template] = {}
+        self._id = f"lane {self._client.id}"  # of the one call that is in it
+        self._largest = min(READ_AT_ONCE, parts.limits.body_bytes, parts.limits.response_bytes)
         self._phase = Phase.IDLE
         self._call: LaneCall | None = None
         self._start = b""  # of a request whose body has not come as a whole
@@ -170,7 +172,7 @@ class Lane:
         end = data.find(END, 0, HEAD_BYTES)
         key = request_key(data[: end + len(END)]) if end >= 0 else None
         template = self._templates.get((key.before, key.after)) if key is not None else None
-        if key is None or template is None or not 0 < key.length <= READ_AT_ONCE:
+        if key is None or template is None or not 0 < key.length <= self._largest:
             return False
         whole = end + len(END) + key.length
         if len(data) > whole or not self._holds(template):
@@ -237,7 +239,7 @@ class Lane:
 
     def _decide(self, call: LaneCall) -> None:
         self._call, self._phase = call, Phase.DECIDING
-        self._parts.connections.begin(call.id, self._client)
+        self._parts.connections.begin(self._id, self._client)
         self._handler.begin_waiting(self._ask(call))
 
     async def _ask(self, call: LaneCall) -> None:
@@ -285,12 +287,14 @@ class Lane:
             self._queue.appendleft(opened)
         self._phase = Phase.HANDING_OVER
         call.template.http1.sent_already = call.sent
-        self._parts.connections.done(call.id)
+        self._layer.sent_on = call.template.server
+        self._parts.connections.done(self._id)
         self._pass_request(call.raw, call.verdict)
         self.note_layers()
 
     def note_layers(self) -> None:
         """Give the layers what came meanwhile, once they know of the request, or have refused it."""
+        self._drop_premade()
         if self._phase is Phase.HANDING_OVER and self._call is not None:
             http1 = self._call.template.http1
             if not http1.sent_already or not self._layer.streams:
@@ -298,9 +302,15 @@ class Lane:
                 self._end()
                 self._flush()
 
+    def _drop_premade(self) -> None:
+        """Forget a verdict that the layers have made no use of: it must never meet another request."""
+        unused, self._layer.premade, self._layer.sent_on = self._layer.premade, None, None
+        if isinstance(unused, Forward):
+            self._parts.gate.responses.abandon(unused.in_flight, "not_forwarded")
+
     def _end(self) -> None:
         if self._call is not None:
-            self._parts.connections.done(self._call.id)
+            self._parts.connections.done(self._id)
         self._call, self._phase = None, Phase.IDLE
 
     def _flush(self) -> None:
@@ -335,7 +345,7 @@ class Lane:
         data = call.received
         head = read_response(data)
         if head is None:
-            return END not in data and len(data) < HEAD_BYTES
+            return END not in data and len(data) < HEAD_BYTES and not _BARE_LINE_FEED.search(data)
         if head.media_type == EVENT_STREAM and head.length is None:
             self._begin_stream(call, head)
             return True
@@ -343,17 +353,15 @@ class Lane:
             return False
         if head.length is None:
             reader = ChunkReader()
-            try:
-                body = reader.feed(data[head.size :])
-            except ValueError:
-                return False
+            body = reader.feed(data[head.size :])
             if reader.ended:
-                return not reader.surplus and bool(body) and self._answer(call, head, body)
-            return len(body) <= READ_AT_ONCE
+                plain = not reader.surplus and 0 < len(body) <= self._largest
+                return plain and self._answer(call, head, body)
+            return not reader.broken and len(body) <= self._largest
         end = head.size + head.length
-        if len(data) < end:
-            return 0 < head.length <= READ_AT_ONCE
-        return len(data) == end and 0 < head.length <= READ_AT_ONCE and self._answer(call, head, data[head.size :])
+        if len(data) > end or not 0 < head.length <= self._largest:
+            return False
+        return len(data) < end or self._answer(call, head, data[head.size :])
 
     def _answer(self, call: LaneCall, head: ResponseHead, body: bytes) -> bool:
         """Pass a whole answer on."""
@@ -384,7 +392,7 @@ class Lane:
         call.rewriter = EventStream(call.router, None, self._parts.limits.message_bytes)
         call.chunks = ChunkReader()
         self._phase = Phase.STREAMING
-        self._parts.announcer.opened(call.id, call.template.lesson.context.principal.agent)
+        self._parts.announcer.opened(self._id, call.template.lesson.context.principal.agent)
         self._write(self._client, self._tls, call.received[: head.size])
         rest, call.received = call.received[head.size :], b""
         if rest:
@@ -456,17 +464,22 @@ class Lane:
             if call.chunks.surplus:
                 self._handler.close_connection(call.template.server)  # bytes that no request asked for
             self._flush()
+        elif call.chunks.broken:
+            self._cut(call)
 
     def _end_stream(self, call: LaneCall) -> None:
         assert call.rewriter is not None
         assert call.router is not None
-        self._parts.announcer.closed(call.id)
+        self._parts.announcer.closed(self._id)
         self._parts.mcp.stream_ended(call.rewriter, call.router)
         self._end()
 
     def _cut(self, call: LaneCall) -> None:
         """End a stream that cannot go on, and with it both connections: half an answer must not look whole."""
-        self._end_stream(call)
+        assert call.verdict is not None
+        self._parts.announcer.closed(self._id)
+        self._parts.gate.responses.abandon(call.verdict.in_flight, "upstream_error")
+        self._end()
         for connection in (call.template.server, self._client):
             if connection in self._handler.transports:
                 self._handler.abort(connection)

@@ -16,12 +16,14 @@ from mitmproxy.proxy import commands, events
 from mitmproxy.proxy.layer import CommandGenerator, Layer
 from mitmproxy.proxy.layers.http import (
     DropStream,
+    ErrorCode,
     GetHttpConnection,
     HttpClient,
     ReceiveHttp,
     RegisterHttpConnection,
     RequestHeaders,
     ResponseHeaders,
+    ResponseProtocolError,
     SendHttp,
 )
 from mitmproxy.proxy.layers.http._http1 import Http1Client, Http1Server
@@ -35,6 +37,7 @@ from addons.mitm.http_layer import GuardedHttpLayer
 from addons.mitm.http_stream import GuardedHttpStream
 
 if TYPE_CHECKING:
+    from mitmproxy.connection import Server
     from mitmproxy.http import HTTPFlow
     from mitmproxy.proxy.layers.http._base import HttpEvent
 
@@ -112,6 +115,21 @@ class FastHttpStream(PartByPart, SyncHooks, GuardedHttpStream):
             layer.note_request(self.flow)
         return super().check_invalid(request)
 
+    def make_server_connection(self) -> CommandGenerator[bool]:
+        """Choose the server's connection: of a request that the lane has sent, the one that it took, or none."""
+        taken = state_of(self.flow).sent_on
+        if taken is None:
+            return (yield from super().make_server_connection())
+        # On any other connection the call would be made a second time.
+        if taken.connected and (yield from super().make_server_connection()) and self.context.server is taken:
+            return True
+        if self.server_state != self.state_errored:
+            text = "the server closed the connection"
+            yield from self.handle_protocol_error(
+                ResponseProtocolError(self.stream_id, text, ErrorCode.GENERIC_SERVER_ERROR)
+            )
+        return False
+
     def start_response_stream(self) -> CommandGenerator[None]:
         """Send the head of a response that streams. mitmproxy's own also logs a line for each."""
         assert self.flow.response
@@ -134,6 +152,8 @@ class FastHttpLayer(GuardedHttpLayer):
     stream = FastHttpStream
     premade: Verdict | Exception | None = None
     """The gate's verdict on the request that the lane hands over next."""
+    sent_on: Server | None = None
+    """The connection on which the lane has sent it already."""
 
     def note_request(self, flow: HTTPFlow) -> None:
         """Note the bytes of a request's head, and the verdict on it where the lane brought one."""
@@ -141,6 +161,7 @@ class FastHttpLayer(GuardedHttpLayer):
         if isinstance(side, FastHttp1Server):
             state.raw_head, state.layer = side.raw_head, self
         state.premade, self.premade = self.premade, None
+        state.sent_on, self.sent_on = self.sent_on, None
 
     def handle_event(self, event: events.Event) -> CommandGenerator[None]:
         """Pass an event to the layer inside that it is for."""
