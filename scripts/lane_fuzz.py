@@ -40,7 +40,7 @@ async def fuzz(pair: Pair, certificates: Certificates, count: int, seed: int) ->
             f"{done} exchanges, {pair.lane_calls:.0f} calls began in the lane, {differing} differ, {late} once",
             flush=True,
         )
-        batch = list(made_up(min(ROUND, count - done), seed + done, *hosts)) if done < count else []
+        batch = list(made_up(min(ROUND, count - done), seed + done, *hosts, first=done)) if done < count else []
     server.stop()
     return differing
 

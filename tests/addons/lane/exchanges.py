@@ -207,11 +207,11 @@ def _in_pieces(next_case: Callable[[], str], host: str) -> Iterator[Exchange]:
     yield Exchange(f"{case} half a body, then gone", (request(case, host, call(case))[:-20], CLOSE))
 
 
-def made_up(count: int, seed: int, host: str, plain_host: str) -> Iterator[Exchange]:
-    """Return `count` exchanges drawn from all of the above, cut and broken at random."""
+def made_up(count: int, seed: int, host: str, plain_host: str, first: int = 0) -> Iterator[Exchange]:
+    """Return `count` exchanges drawn from all of the above, cut and broken at random, numbered from `first` on."""
     source = random.Random(seed)
     for number in range(count):
-        case = f"case-{100_000 + number}"
+        case = f"case-{100_000 + first + number}"
         plain = source.random() < 0.3
         name = source.choice(list(BODIES)) if source.random() < 0.5 else "allowed"
         more = source.choice(list(MORE)) if source.random() < 0.3 else "the same"
