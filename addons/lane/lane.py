@@ -401,24 +401,34 @@ class Lane:
     def _take_streamed(self, event: events.ConnectionEvent) -> bool:
         call = self._call
         assert call is not None
+        if self._rewriting:
+            self._queue.append(event)  # what is read meanwhile is bounded, as while a hook is awaited
+            return True
         if type(event) is not events.DataReceived:
             self._cut(call)
             return False
-        if event.connection is not call.template.server or self._rewriting:
+        if event.connection is not call.template.server:
             self._queue.append(event)
             self._queued_bytes += len(event.data)
-            if self._queued_bytes > QUEUED_BYTES and not self._rewriting:
+            if self._queued_bytes > QUEUED_BYTES:
                 self._cut(call)
             return True
         self._handler.timeout_watchdog.register_activity()
         tls = call.template.tls
         opened = tls.open_data(event.data) if tls is not None else OpenedData(event.connection, event.data)
         self._stream(call, opened.data)
-        if not opened.is_plain and self._call is call:
-            self._cut(call)
-        elif not opened.is_plain:
-            self._handler.pass_to_layers(OpenedData(event.connection, b"", opened.answer, opened.error, opened.closed))
+        if not opened.is_plain:
+            self._end_of_server(call, OpenedData(event.connection, b"", opened.answer, opened.error, opened.closed))
         return True
+
+    def _end_of_server(self, call: LaneCall, end: OpenedData) -> None:
+        """Handle what TLS has to say beside data: mostly that the server is done."""
+        if self._rewriting:
+            self._queue.append(end)
+        elif self._call is call:
+            self._cut(call)
+        else:
+            self._handler.pass_to_layers(end)
 
     def _stream(self, call: LaneCall, data: bytes) -> None:
         """Rewrite a part of a stream and pass it on."""

@@ -47,6 +47,8 @@ class Seen:
 
     answer: bytes = b""
     closed: bool = False
+    reset: bool = False
+    """Whether the connection was reset under the client."""
     gone: bool = False
     """Whether the client went before its answer."""
     forwarded: list[bytes] = field(default_factory=list)
@@ -180,7 +182,7 @@ async def _one_answer(reader: asyncio.StreamReader) -> None:
 
 async def _exchange(exchange: Exchange, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Seen:
     seen = Seen(gone=CLOSE in exchange.asks)
-    with contextlib.suppress(OSError):
+    try:
         for piece in exchange.asks:
             if piece == CLOSE:
                 writer.transport.abort()
@@ -188,14 +190,12 @@ async def _exchange(exchange: Exchange, reader: asyncio.StreamReader, writer: as
             writer.write(piece)
             await writer.drain()
             await asyncio.sleep(0.002)
-    with contextlib.suppress(OSError):
-        while True:
-            try:
-                data = await asyncio.wait_for(reader.read(1 << 16), QUIET if seen.answer else SILENT)
-            except TimeoutError:
-                break
-            if not data:
-                seen.closed = True
-                break
+        while not seen.closed:
+            data = await asyncio.wait_for(reader.read(1 << 16), QUIET if seen.answer else SILENT)
+            seen.closed = not data
             seen.answer += data
+    except TimeoutError:
+        pass
+    except OSError:
+        seen.reset = True
     return seen
