@@ -50,9 +50,14 @@ SLOW := acceptance admin_api bypass commands confine console/test_in_browser.py 
 	test_walk_script.py test_wheel.py
 
 .PHONY: bypass
-bypass: $(VENV)/.dev system-packages $(NODE) ## the whole bypass table: every server in reverse mode, too, with one worker and with two
+bypass: $(VENV)/.dev system-packages $(NODE) ## the whole bypass table: every server in reverse mode, too, with one worker, with two, and in the fast lane
 	TEST_WORKERS=1 BYPASS=full $(BIN)/python -m pytest tests/bypass/test_bypass.py $(ARGS)
 	TEST_WORKERS=2 BYPASS=full $(BIN)/python -m pytest tests/bypass/test_bypass.py $(ARGS)
+	BYPASS_WARM=1 BYPASS=full $(BIN)/python -m pytest tests/bypass/test_bypass.py $(ARGS)
+
+.PHONY: lane
+lane: $(VENV)/.dev ## made-up exchanges through the fast lane and without it, side by side; ARGS='--count 1000000' for a night
+	$(BIN)/python scripts/lane_fuzz.py $(ARGS)
 
 .PHONY: check
 check: ## lint + types + tests: what CI runs

@@ -15,7 +15,7 @@ from addons.flow_state import EVENT_STREAM, media_type, principal, server_name, 
 from addons.limits import BodyOverdue, Refusal, plain_response
 from proxy.core.model import Call, Context, Principal
 from proxy.gate.halts import covers
-from proxy.metrics.counters import ACCEPTED, CONNECTIONS
+from proxy.metrics.counters import ACCEPTED, CONNECTIONS, LANE_CALLS
 
 if TYPE_CHECKING:
     from mitmproxy.connection import Client, Connection
@@ -37,6 +37,16 @@ class Counters(Protocol):
     def add(self, name: str, /) -> None: ...
 
     def in_all(self, name: str, /) -> float: ...
+
+
+class InLane(Protocol):
+    """A call that passes no layers."""
+
+    @property
+    def client(self) -> Client: ...
+
+    @property
+    def call(self) -> Call: ...
 
 
 class ConnectionGuard:
@@ -65,6 +75,7 @@ class ConnectionGuard:
         self._body_timer: asyncio.TimerHandle | None = None
         self._in_progress: dict[str, http.HTTPFlow] = {}
         self._streams: dict[str, http.HTTPFlow] = {}  # event streams and WebSockets, which no stop waits for
+        self._in_lane: dict[str, InLane] = {}  # by client connection
         self._idle = asyncio.Event()
         self._idle.set()
         self.stopping = False
@@ -99,6 +110,8 @@ class ConnectionGuard:
         for flow in [*self._in_progress.values(), *self._streams.values()]:
             if flow.client_conn.id == client.id:
                 self._done(flow.id)
+        self._in_lane.pop(client.id, None)
+        self._settle()
         _close_socket(client.id, client)
 
     def server_disconnected(self, data: ServerConnectionHookData) -> None:
@@ -156,6 +169,9 @@ class ConnectionGuard:
         for flow in [*self._in_progress.values(), *self._streams.values()]:
             if covers(halt, _call_of(flow)):
                 _close_connection(flow.client_conn)
+        for lane in list(self._in_lane.values()):
+            if covers(halt, lane.call):
+                _close_connection(lane.client)
 
     def tcp_start(self, flow: Flow) -> None:
         """Kill what is not HTTP. HttpOnly chooses no such layer; this holds if it ever did."""
@@ -175,11 +191,25 @@ class ConnectionGuard:
             return False
         return True
 
+    def begin(self, lane: InLane) -> None:
+        """Count a call that passes no layers as in progress."""
+        self._counters.add(LANE_CALLS)
+        self._in_lane[lane.client.id] = lane
+        self._idle.clear()
+
+    def done(self, lane: InLane) -> None:
+        """Count it as done."""
+        self._in_lane.pop(lane.client.id, None)
+        self._settle()
+
     def _done(self, flow_id: str) -> None:
         self._bodies.pop(flow_id, None)
         self._in_progress.pop(flow_id, None)
         self._streams.pop(flow_id, None)
-        if not self._in_progress:
+        self._settle()
+
+    def _settle(self) -> None:
+        if not self._in_progress and not self._in_lane:
             self._idle.set()
 
     def _set_body_timer(self, due: float) -> None:

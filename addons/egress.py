@@ -110,6 +110,17 @@ class Egress:
             return None
         return judged.decision if judged.claim == _claim(flow, destination) else None
 
+    def holds(self, client: Client, address: tuple[str, int], decision: Decision) -> bool:
+        """Return whether the same claim on this connection would get the same decision without being judged anew."""
+        destination = self._clients.get(client, {}).get(address)
+        judged = destination.judged if destination is not None else None
+        if destination is None or judged is None or judged.decision is not decision:
+            return False
+        if decision.policy_version != self._guard.policy().version:
+            return False
+        addresses = judged.claim.addresses
+        return addresses == (address[0],) or addresses == tuple(sorted(set(destination.open.values())))
+
     async def _judge(self, flow: http.HTTPFlow, *, judged_inside: bool = False) -> None:
         flows.state_of(flow).egress = UNJUDGED  # a refusal, which stays where the guard fails
         try:

@@ -27,13 +27,15 @@ from proxy.wire.mcp import RequestHead
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
-    from mitmproxy.connection import Client
+    from mitmproxy.connection import Client, Server
 
     from addons.held_response import HeldResponse
+    from addons.lane.template import Lesson
     from addons.page_labels import PageLabels
     from addons.sse_rewriter import EventStream
+    from proxy.core.model import Verdict
     from proxy.gate.outbound_scan import UploadWatch
     from proxy.gate.plain_response import PageWatch
     from proxy.gate.router import ResponseRouter
@@ -78,6 +80,18 @@ class FlowState:
     """The response that was begun while its call waits for people; its head is sent."""
     redirect: Denial | None = None
     """Why the response may not reach the agent: it sends the agent where it may not go."""
+    raw_head: bytes = b""
+    """The bytes of the request's head, where it came over HTTP/1 and the lane may learn from it."""
+    layer: object | None = None
+    """The HTTP layer of this flow, for the lane."""
+    credentials: Sequence[str] = ()
+    """The proxy credentials that showed who is calling."""
+    premade: Verdict | Exception | None = None
+    """The gate's verdict on this request, where the lane has asked for it already."""
+    sent_on: Server | None = None
+    """The connection on which the lane has sent this request already."""
+    lesson: Lesson | None = None
+    """What the lane learns from this flow if it ends well."""
     queued: Collection[object] = ()
     """What the layer of this flow has yet to handle, which it does once the hook that it waits for has ended."""
 

@@ -15,6 +15,8 @@ from proxy.core import reasons
 from proxy.core.model import Context, Denial, Principal
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from mitmproxy import http
     from mitmproxy.connection import Client
 
@@ -70,6 +72,7 @@ class Identity:
         """Put the agent that the credentials name on the flow, or refuse the flow in the name of `otherwise`."""
         state = state_of(flow)
         state.principal = otherwise  # first, so that a failure below leaves a caller to record
+        state.credentials = credentials
         # Dropped before anything can fail: these are hop-by-hop, and a server must not see an agent's token.
         drop_fields(flow.request.headers, _HOP_BY_HOP)
         principal = None
@@ -86,7 +89,11 @@ class Identity:
         state.principal = principal
         return principal
 
-    def _principal(self, headers: list[str]) -> Principal | None:
+    def is_still(self, principal: Principal, credentials: Sequence[str]) -> bool:
+        """Return whether these credentials still name the same agent."""
+        return self._principal(credentials) == principal
+
+    def _principal(self, headers: Sequence[str]) -> Principal | None:
         if not headers:
             return None if self._required else self._default
         name, token = _basic(headers[0])

@@ -15,9 +15,10 @@ import structlog
 
 from addons import flow_state as flows
 from addons.held_response import BEGIN_SECONDS, HeldResponse, takes_events
+from addons.lane.template import lesson_of, with_forwarded
 from addons.page_labels import PageLabels
 from addons.sse_rewriter import EventStream
-from proxy.core.model import Answer, Context, Denial, Forward, Held, InFlightCall, Reject
+from proxy.core.model import Answer, Context, Denial, Forward, Held, InFlightCall, Reject, Verdict
 from proxy.gate.a2a_rest import router_for
 from proxy.gate.refusal import withheld
 from proxy.gate.router import ResponseRouter
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from proxy.gate.gate import Gate
     from proxy.gate.plain_response import PageWatch
     from proxy.gate.router import ResponseRouter
+    from proxy.wire.mcp import RequestHead
 
 log = structlog.get_logger("interlock.http")
 
@@ -68,7 +70,11 @@ class LegacyEndpoints:
             return False
         if flows.legacy_session(flow.request.path) is not None:
             return True
-        endpoint = flows.server_name(flow), urlsplit(flow.request.path).path
+        return self.is_known(flows.server_name(flow), flow.request.path)
+
+    def is_known(self, server: str, target: str) -> bool:
+        """Return whether a server takes legacy messages at the path of `target`."""
+        endpoint = server, urlsplit(target).path
         return endpoint in self._known or (self._shared_calls is not None and self._shared_calls.is_endpoint(*endpoint))
 
 
@@ -83,7 +89,10 @@ class McpGate:
         connections: ConnectionGuard,
         streams_of: Callable[[str], int],
         shared_calls: SharedCalls | None = None,
+        *,
+        teaches: bool = False,
     ) -> None:
+        self._teaches = teaches
         self._streams_of = streams_of
         self._gate = gate
         self._limits = limits
@@ -188,12 +197,38 @@ class McpGate:
     async def _inspect(self, flow: http.HTTPFlow) -> None:
         try:
             context = self._context(flow)
-            content = flow.request.raw_content or b""
-            verdict = await self._gate.requests.inspect(content, context, flows.head(flow.request))
+            head = flows.head(flow.request)
+            verdict = await self._verdict(flow, context, head)
+            lesson = lesson_of(flow, flows.state_of(flow), context, head) if self._teaches else None
             seconds = self._limits.keep_alive_seconds
             await carry_out(verdict, _HttpCarrier(self._gate, self._legacy, self._key, flow, context, seconds))
+            if lesson is not None and isinstance(verdict, Forward) and not verdict.headers:
+                flows.state_of(flow).lesson = with_forwarded(lesson, flow.request)
         except Exception as error:  # noqa: BLE001  a hook's boundary: any failure refuses
             self._fail(flow, error)
+
+    async def _verdict(self, flow: http.HTTPFlow, context: Context, head: RequestHead) -> Verdict:
+        """Return the verdict on a request: the one that the lane has got for it, or the gate's."""
+        state = flows.state_of(flow)
+        premade, state.premade = state.premade, None
+        if isinstance(premade, Exception):
+            raise premade
+        if premade is not None:
+            return premade
+        return await self._gate.requests.inspect(flow.request.raw_content or b"", context, head)
+
+    def _drop_premade(self, flow: http.HTTPFlow) -> None:
+        """Record that a call which the lane had decided was refused before its verdict could be carried out."""
+        state = flows.state_of(flow)
+        premade, state.premade = state.premade, None
+        if isinstance(premade, Forward):
+            self._gate.responses.abandon(premade.in_flight, "not_forwarded")
+
+    def is_legacy(self, server: str, target: str, head: RequestHead) -> bool:
+        """Return whether answers to such a request may travel on a stream of their own by now."""
+        return not any(name.lower() == "mcp-session-id" for name, _ in head.mcp) and self._legacy.is_known(
+            server, target
+        )
 
     def _names_agree(self, flow: http.HTTPFlow) -> bool:
         problem = flows.misdirected(flow)
@@ -361,6 +396,7 @@ class McpGate:
     def response(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
         """Take a whole response to an MCP message."""
         try:
+            self._drop_premade(flow)
             if (labels := flows.state_of(flow).page_labels) is not None:
                 return self._end_labelled_page(flow, labels)
             return self._take_response(flow)
@@ -390,7 +426,7 @@ class McpGate:
         if response is None or router is None or state.answered:
             return None
         if state.rewriter is not None:
-            self._stream_ended(state.rewriter, router)
+            self.stream_ended(state.rewriter, router)
         elif response.status_code in (202, 204):
             router.share()  # the answer, where there is one to come, comes elsewhere
         else:
@@ -434,7 +470,7 @@ class McpGate:
         except Exception as error:  # noqa: BLE001  a hook's boundary: any failure refuses
             self._fail(flow, error)
 
-    def _stream_ended(self, stream: EventStream, router: ResponseRouter) -> None:
+    def stream_ended(self, stream: EventStream, router: ResponseRouter) -> None:
         """Note a call whose stream ended without its answer; in a session, a later stream may bring it.
 
         Of a legacy session there is no later one.
@@ -450,6 +486,7 @@ class McpGate:
     def error(self, flow: http.HTTPFlow) -> None:
         """Record that a call's answer never came, and what a broken upload carried."""
         self._report_upload(flow)
+        self._drop_premade(flow)
         state = flows.state_of(flow)
         if state.held_response is not None:
             state.held_response.give_up(self._gate.responses.abandon)
@@ -459,7 +496,7 @@ class McpGate:
             router.in_flight.unsent = flow.server_conn.timestamp_tcp_setup is None
             self._gate.responses.abandon(router.in_flight, "upstream_error")
         elif router is not None and state.rewriter is not None:
-            self._stream_ended(state.rewriter, router)
+            self.stream_ended(state.rewriter, router)
 
     def _refuse(self, flow: http.HTTPFlow, status: int, reason: str, why: str = "") -> None:
         flows.answer_refused(flow, status, flows.denial(reason, "the request", why))

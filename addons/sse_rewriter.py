@@ -23,7 +23,7 @@ class EventStream:
     """One `text/event-stream` response on its way to the client."""
 
     def __init__(
-        self, router: ResponseRouter, request: http.Request, limit: int, inflater: Inflater | None = None
+        self, router: ResponseRouter, request: http.Request | None, limit: int, inflater: Inflater | None = None
     ) -> None:
         self._router = router
         self._request = request
@@ -92,6 +92,7 @@ class EventStream:
 
     def _learn_session(self, endpoint: str) -> None:
         """Take a legacy stream's message endpoint, where its calls are POSTed to, as its session."""
+        assert self._request is not None  # only a stream that belongs to no call names an endpoint
         target = urlsplit(urljoin(self._request.url, endpoint))
         path = target.path + (f"?{target.query}" if target.query else "")
         session = legacy_session(path) or path

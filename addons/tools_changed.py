@@ -16,15 +16,25 @@ class Announcer:
 
     def __init__(self) -> None:
         self._open: dict[str, http.HTTPFlow] = {}
+        self._in_lane: dict[str, str] = {}  # streams that pass no layers: call to agent
 
     @property
     def count(self) -> int:
         """How many streams are open."""
-        return len(self._open)
+        return len(self._open) + len(self._in_lane)
 
     def streams_of(self, agent: str) -> int:
         """How many streams of one agent are open."""
-        return sum(principal(flow).agent == agent for flow in self._open.values())
+        in_lane = sum(each == agent for each in self._in_lane.values())
+        return in_lane + sum(principal(flow).agent == agent for flow in self._open.values())
+
+    def opened(self, call_id: str, agent: str) -> None:
+        """Count a stream that passes no layers. It carries the answer to one call, and no news of tools."""
+        self._in_lane[call_id] = agent
+
+    def closed(self, call_id: str) -> None:
+        """Forget such a stream."""
+        self._in_lane.pop(call_id, None)
 
     def responseheaders(self, flow: http.HTTPFlow) -> None:
         """Remember a stream that opens."""

@@ -219,6 +219,9 @@ class Settings(BaseModel):
     fast: bool = Field(
         True, description="Off: mitmproxy's own code for all that is replaced for speed alone; for finding faults."
     )
+    fast_lane: bool = Field(
+        True, description="Off: every call passes mitmproxy's layers, plain ones too; for finding faults."
+    )
     log_format: Literal["auto", "console", "json"] = Field(
         "auto", description="Log format: json, console, or auto (console if stderr is a terminal)."
     )

@@ -38,6 +38,7 @@ CONNECTIONS: Final = "interlock_connections"
 ACCEPTED: Final = "interlock_connections_total"
 UNDER_WAY: Final = "interlock_calls_under_way"
 STREAMS: Final = "interlock_event_streams"
+LANE_CALLS: Final = "interlock_lane_calls_total"
 
 AT_ONCE: Final = 256
 BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -98,6 +99,7 @@ def _lay_out() -> _Layout:
     layout.add(CONNECTIONS, "gauge", "Client connections open now.")
     layout.add(UNDER_WAY, "gauge", "Calls forwarded and waiting for a response.")
     layout.add(STREAMS, "gauge", "Event streams open now.")
+    layout.add(LANE_CALLS, "counter", "Requests that began in the fast lane.")
     return layout
 
 

@@ -20,6 +20,8 @@ from mitmproxy.addons import core, disable_h2c, proxyserver
 from addons.connections import ConnectionGuard
 from addons.egress import Egress
 from addons.identity import Identity
+from addons.lane.lane import LaneParts
+from addons.lane.lanes import Lanes
 from addons.limits import Limits
 from addons.mcp import McpGate
 from addons.mitm.addon_manager import InterlockMaster
@@ -206,6 +208,24 @@ class Worker:
         seal_key = read_or_make_key(settings.state_dir / "keys" / "seal.key", sse_ping_carrier.KEY_BYTES)
         replacements = FAST if settings.fast else Replacements()
         install(replacements, self._context.addresses)
+        with_lane = settings.fast and settings.fast_lane
+        identity = Identity(
+            AgentTokens(settings.state_dir),
+            self.gate,
+            default_agent=settings.default_agent,
+            required=settings.agent_auth == "required",
+        )
+        egress = Egress(EgressGuard(self.policy.current, lambda: [*own, *self.admin_api.addresses]), self.gate)
+        mcp = McpGate(
+            self.gate,
+            limits,
+            seal_key,
+            self.connections,
+            self.announcer.streams_of,
+            self.shared_calls,
+            teaches=with_lane,
+        )
+        parts = LaneParts(self.gate, mcp, identity, egress, self.connections, self.announcer, limits, seal_key)
         master = InterlockMaster(options.Options(), replacements.addon_manager)
         master.addons.add(
             core.Core(),
@@ -215,16 +235,12 @@ class Worker:
             *(make() for make in replacements.addons),
             disable_h2c.DisableH2C(),
             self.connections,
-            Identity(
-                AgentTokens(settings.state_dir),
-                self.gate,
-                default_agent=settings.default_agent,
-                required=settings.agent_auth == "required",
-            ),
-            Egress(EgressGuard(self.policy.current, lambda: [*own, *self.admin_api.addresses]), self.gate),
-            McpGate(self.gate, limits, seal_key, self.connections, self.announcer.streams_of, self.shared_calls),
+            identity,
+            egress,
+            mcp,
             WebsocketGate(self.gate, limits.message_bytes, seal_key, self.connections),
             self.announcer,
+            *((Lanes(parts),) if with_lane else ()),
         )
         host, port = settings.listen_address
         master.options.update(

@@ -44,12 +44,14 @@ def send_raw(
     limit: float = PATIENCE,
     answers: int = 1,
     half_close: bool = False,
+    first: Sequence[bytes] = (),
 ) -> bytes:
     """Send `segments` over one connection and give everything that came back.
 
     With `connect` (host:port) a CONNECT tunnel is asked for first; a refusal of the
     tunnel is the answer. Reading ends when the peer closes, when `answers` complete
-    HTTP/1 answers have come, or after `limit` seconds.
+    HTTP/1 answers have come, or after `limit` seconds. Each request in `first` is sent
+    before, one after the other; their answers are dropped.
     """
     deadline = time.monotonic() + limit
     with contextlib.closing(socket.create_connection((host, port), timeout=limit)) as plain:
@@ -61,6 +63,9 @@ def send_raw(
         except (OSError, ssl.SSLError) as error:
             return f"TLS failed: {error}".encode()
         with contextlib.closing(sock):
+            for request in first:
+                _send_segments(sock, [request])
+                _receive(sock, deadline, 1)
             _send_segments(sock, segments)
             if half_close and sock is plain:
                 plain.shutdown(socket.SHUT_WR)

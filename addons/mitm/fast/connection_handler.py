@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from mitmproxy.flow import Flow
     from mitmproxy.proxy.layer import Layer
 
+    from addons.lane.lane import LaneSide
     from addons.mitm.fast.hook_table import HookTable
 
 
@@ -50,6 +51,7 @@ class FastConnectionHandler(GuardedConnectionHandler):
         self._tasks: set[asyncio.Task[None]] = set()
         self._sockets: dict[Connection, SocketProtocol] = {}
         self._full: set[SocketProtocol] = set()
+        self.lane: LaneSide | None = None
 
     async def server_event(self, event: events.Event) -> None:
         self.receive(event)
@@ -58,8 +60,29 @@ class FastConnectionHandler(GuardedConnectionHandler):
     def receive(self, event: events.Event) -> None:
         """Pass an event to the layers, or queue it while they are busy with another.
 
-        In place of mitmproxy's lock: carrying out a command may bring the next event, and layers are not reentrant.
+        What belongs to a call in the lane goes there. In place of mitmproxy's lock: carrying out a command may bring
+        the next event, and layers are not reentrant.
         """
+        if self.lane is not None and isinstance(event, events.ConnectionEvent) and self._is_for_lane(self.lane, event):
+            return
+        self.pass_to_layers(event)
+
+    def _is_for_lane(self, lane: LaneSide, event: events.ConnectionEvent) -> bool:
+        try:
+            return lane.take(event)
+        except Exception:  # noqa: BLE001  the lane's boundary
+            self._end_lane()
+            return False
+
+    def _end_lane(self) -> None:
+        """End both sides: a lane that fails may have passed half an answer on."""
+        self.log("a lane has failed", logging.ERROR, exc_info=True)
+        self.lane = None
+        for connection in list(self.transports):
+            self.abort(connection)
+
+    def pass_to_layers(self, event: events.Event) -> None:
+        """Pass an event to the layers, or queue it while they are busy with another."""
         self._queue.append(event)
         if self._busy:
             return
@@ -69,6 +92,45 @@ class FastConnectionHandler(GuardedConnectionHandler):
                 self._handle(self._queue.popleft())
         finally:
             self._busy = False
+        if self.lane is not None:
+            self.lane.note_layers()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the layers are at work, or have something to do."""
+        return self._busy or bool(self._queue)
+
+    @property
+    def in_tunnel(self) -> bool:
+        """Whether what comes goes to the layer inside a tunnel."""
+        return self._in_tunnel
+
+    def write(self, connection: Connection, data: bytes) -> None:
+        """Send bytes as they are, if the connection is still open."""
+        io = self.transports.get(connection)
+        if io is not None and io.writer is not None and not io.writer.is_closing():
+            io.writer.write(data)
+
+    def abort(self, connection: Connection) -> None:
+        """Close a connection at once, without what TLS would say to its end."""
+        io = self.transports.get(connection)
+        if io is not None and isinstance(io.writer, asyncio.StreamWriter):
+            io.writer.transport.abort()
+
+    def begin_waiting(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do `work`; as while a hook is awaited, no time runs, and what a connection may bring is bounded."""
+        self._begin(self._wait_for(work))
+
+    async def _wait_for(self, work: Coroutine[Any, Any, None]) -> None:
+        self._awaited_hooks += 1
+        try:
+            with self.timeout_watchdog.disarm():
+                await work
+        except Exception:  # noqa: BLE001  the lane's boundary
+            self._end_lane()
+        finally:
+            self._awaited_hooks -= 1
+            self.catch_up()
 
     def _handle(self, event: events.Event) -> None:
         self.timeout_watchdog.register_activity()

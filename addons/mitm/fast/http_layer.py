@@ -16,12 +16,14 @@ from mitmproxy.proxy import commands, events
 from mitmproxy.proxy.layer import CommandGenerator, Layer
 from mitmproxy.proxy.layers.http import (
     DropStream,
+    ErrorCode,
     GetHttpConnection,
     HttpClient,
     ReceiveHttp,
     RegisterHttpConnection,
     RequestHeaders,
     ResponseHeaders,
+    ResponseProtocolError,
     SendHttp,
 )
 from mitmproxy.proxy.layers.http._http1 import Http1Client, Http1Server
@@ -35,17 +37,58 @@ from addons.mitm.http_layer import GuardedHttpLayer
 from addons.mitm.http_stream import GuardedHttpStream
 
 if TYPE_CHECKING:
+    from mitmproxy.connection import Server
+    from mitmproxy.http import HTTPFlow
     from mitmproxy.proxy.layers.http._base import HttpEvent
+
+    from proxy.core.model import Verdict
 
 
 # In both classes below the guarded class comes first, so that each of its bounds is checked around the faster
 # method, which stands between it and mitmproxy's own.
 class FastHttp1Server(GuardedHttp1Server, BatchingHttp1, Http1Server):
     _is_server = True
+    raw_head = b""
+    """The bytes of the request head that was read last."""
+
+    def _read_head(self, event: events.ConnectionEvent) -> CommandGenerator[None]:
+        start = bytes(self.buf)
+        self.raw_head = start[: start.find(b"\r\n\r\n") + 4] if b"\r\n\r\n" in start else b""
+        return super()._read_head(event)
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether the next byte begins a request."""
+        return self.state == self.read_headers and not self.buf and self.request is None
 
 
 class FastHttp1Client(GuardedHttp1Client, BatchingHttp1, Http1Client):
     _is_server = False
+    sent_already = b""
+    """What the lane has sent of a request that is handed to the layers in the middle: it is not sent twice."""
+
+    def send(self, event: HttpEvent) -> CommandGenerator[None]:
+        if not self.sent_already:
+            return super().send(event)
+        return self._send_rest(event)
+
+    def _send_rest(self, event: HttpEvent) -> CommandGenerator[None]:
+        for command in super().send(event):
+            sent = self.sent_already
+            if type(command) is not commands.SendData or not sent:
+                yield command
+            elif sent.startswith(command.data):
+                self.sent_already = sent[len(command.data) :]
+            else:
+                # The server has got another request than the layers would have sent: its answer is of no use.
+                self.sent_already = b""
+                yield commands.CloseConnection(self.conn)
+                return
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether the connection can take a request."""
+        return self.state == self.read_headers and not self.buf and self.request is None
 
 
 class PartByPart(Layer):
@@ -64,6 +107,29 @@ class FastHttp2Server(PartByPart, GuardedHttp2Server):
 
 
 class FastHttpStream(PartByPart, SyncHooks, GuardedHttpStream):
+    def check_invalid(self, request: bool) -> CommandGenerator[bool]:  # noqa: FBT001  mitmproxy's signature
+        """Refuse a request that servers may read differently; note what the lane has to know of one that is not."""
+        if request:
+            layer = self.context.layers[-2]
+            assert isinstance(layer, FastHttpLayer)
+            layer.note_request(self.flow)
+        return super().check_invalid(request)
+
+    def make_server_connection(self) -> CommandGenerator[bool]:
+        """Choose the server's connection: of a request that the lane has sent, the one that it took, or none."""
+        taken = state_of(self.flow).sent_on
+        if taken is None:
+            return (yield from super().make_server_connection())
+        # On any other connection the call would be made a second time.
+        if taken.connected and (yield from super().make_server_connection()) and self.context.server is taken:
+            return True
+        if self.server_state != self.state_errored:
+            text = "the server closed the connection"
+            yield from self.handle_protocol_error(
+                ResponseProtocolError(self.stream_id, text, ErrorCode.GENERIC_SERVER_ERROR)
+            )
+        return False
+
     def start_response_stream(self) -> CommandGenerator[None]:
         """Send the head of a response that streams. mitmproxy's own also logs a line for each."""
         assert self.flow.response
@@ -87,6 +153,18 @@ class FastHttpLayer(GuardedHttpLayer):
     http1_server = FastHttp1Server
     http2_server = FastHttp2Server
     stream = FastHttpStream
+    premade: Verdict | Exception | None = None
+    """The gate's verdict on the request that the lane hands over next."""
+    sent_on: Server | None = None
+    """The connection on which the lane has sent it already."""
+
+    def note_request(self, flow: HTTPFlow) -> None:
+        """Note the bytes of a request's head, and the verdict on it where the lane brought one."""
+        state, side = state_of(flow), self.connections[self.context.client]
+        if isinstance(side, FastHttp1Server):
+            state.raw_head, state.layer = side.raw_head, self
+        state.premade, self.premade = self.premade, None
+        state.sent_on, self.sent_on = self.sent_on, None
 
     def handle_event(self, event: events.Event) -> CommandGenerator[None]:
         """Pass an event to the layer inside that it is for."""

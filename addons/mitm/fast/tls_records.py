@@ -11,6 +11,7 @@ Unnecessary once mitmproxy reads without an exception for "want read", and write
 from __future__ import annotations
 
 import contextlib
+from dataclasses import dataclass
 from logging import WARNING
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,21 @@ _BUFFER = _ffi.new("char[]", _SIZE)
 _VIEW = _ffi.buffer(_BUFFER)
 
 
+@dataclass
+class OpenedData(events.DataReceived):
+    """What a connection brought, decrypted already; `data` may be empty."""
+
+    answer: bytes = b""
+    """What TLS itself has to say to it."""
+    error: str = ""
+    closed: bool = False
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether there is nothing but data."""
+        return not (self.answer or self.error or self.closed)
+
+
 class FastTls(TLSLayer):
     """A TLS layer that handles data itself while the tunnel is open."""
 
@@ -39,25 +55,41 @@ class FastTls(TLSLayer):
             return super().handle_event(event)
         if isinstance(event, events.ConnectionEvent) and event.connection is self.conn:
             if isinstance(event, events.DataReceived):
-                return self._take(event.data)
+                return self._take(event if type(event) is OpenedData else self.open_data(event.data))
             return super().handle_event(event)
         return self._pass_on(event)
 
-    def _take(self, data: bytes) -> CommandGenerator[None]:
-        """Decrypt what came, in mitmproxy's order: TLS's own answer, then the data, then the end."""
+    @property
+    def is_open(self) -> bool:
+        """Whether there is nothing but data to be read and written."""
+        return self.tunnel_state is TunnelState.OPEN and not self._paused
+
+    def open_data(self, data: bytes) -> OpenedData:
+        """Decrypt what came."""
         plain: list[bytes] = []
-        closed = False
+        closed, problem = False, ""
         try:
             _read(self.tls, data, plain)
         except SSL.ZeroReturnError:
             closed = True
         except SSL.Error as error:  # as in mitmproxy: logged, and what was decrypted before it still counts
-            yield commands.Log(f"TLS Error: {error}", WARNING)
-        if answer := _drain(self.tls):
-            yield commands.SendData(self.conn, answer)
-        if plain:
-            yield from self._pass_on(events.DataReceived(self.conn, b"".join(plain)))
-        if closed:
+            problem = f"TLS Error: {error}"
+        return OpenedData(self.conn, b"".join(plain), _drain(self.tls), problem, closed)
+
+    def seal(self, data: bytes) -> bytes:
+        """Encrypt what is to be sent."""
+        _write(self.tls, data)
+        return _drain(self.tls)
+
+    def _take(self, opened: OpenedData) -> CommandGenerator[None]:
+        """Pass on what was decrypted, in mitmproxy's order: TLS's own answer, then the data, then the end."""
+        if opened.error:
+            yield commands.Log(opened.error, WARNING)
+        if opened.answer:
+            yield commands.SendData(self.conn, opened.answer)
+        if opened.data:
+            yield from self._pass_on(events.DataReceived(self.conn, opened.data))
+        if opened.closed:
             self.conn.state &= ~ConnectionState.CAN_READ
             yield from self._pass_on(events.ConnectionClosed(self.conn))
 
