@@ -24,6 +24,9 @@ class StubGate:
     def mask_aside(self, _exchange: object, value: object) -> object:
         return value
 
+    def bring(self, _exchange: object, value: object) -> tuple[object, ...]:
+        return ()
+
     def take_message(self, context: Context, value: object) -> None:
         return None
 
