@@ -9,24 +9,21 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 import structlog
 
 from addons import flow_state as flows
-from addons.held_response import BEGIN_SECONDS, HeldResponse, takes_events
+from addons.http_carrier import HttpCarrier
 from addons.lane.template import lesson_of, with_forwarded
+from addons.legacy_endpoints import LegacyEndpoints
 from addons.page_labels import PageLabels
 from addons.sse_rewriter import EventStream
-from proxy.core.model import Answer, Context, Denial, Forward, Held, InFlightCall, Reject, Verdict
-from proxy.gate.a2a_rest import router_for
+from proxy.core.model import Context, Denial, Forward, Verdict
 from proxy.gate.refusal import withheld
 from proxy.gate.router import ResponseRouter
 from proxy.gate.verdict_carrier import carry_out
 from proxy.wire.body import READ_AT_ONCE, is_call_in_query
 from proxy.wire.content_coding import codings, decode_body, inflater
-from proxy.wire.jsonrpc import serialise
-from proxy.wire.sse_ping_carrier import carrier
 from proxy.wire.stream_scan import StreamScanner, is_grpc
 
 if TYPE_CHECKING:
@@ -43,39 +40,6 @@ if TYPE_CHECKING:
     from proxy.wire.mcp import RequestHead
 
 log = structlog.get_logger("interlock.http")
-
-MAX_ENDPOINTS = 1000
-
-
-class LegacyEndpoints:
-    """Where servers of HTTP+SSE (2024-11-05) take messages whose answers travel on a GET stream."""
-
-    def __init__(self, shared_calls: SharedCalls | None) -> None:
-        self._known: set[tuple[str, str]] = set()
-        self._shared_calls = shared_calls
-
-    def add(self, server: str, path: str) -> None:
-        """Learn an endpoint that a server named on a stream; the other workers learn of it, too."""
-        endpoint = server, urlsplit(path).path
-        if len(self._known) < MAX_ENDPOINTS:
-            self._known.add(endpoint)
-        if self._shared_calls is not None:
-            self._shared_calls.add_endpoint(*endpoint)
-
-    def takes(self, flow: http.HTTPFlow) -> bool:
-        """Return whether answers to this POST travel on a GET stream."""
-        headers = flow.request.headers
-        # Clients of the later transport send one or the other with every POST; those of the legacy one neither.
-        if "mcp-session-id" in headers or flows.EVENT_STREAM in headers.get("accept", ""):
-            return False
-        if flows.legacy_session(flow.request.path) is not None:
-            return True
-        return self.is_known(flows.server_name(flow), flow.request.path)
-
-    def is_known(self, server: str, target: str) -> bool:
-        """Return whether a server takes legacy messages at the path of `target`."""
-        endpoint = server, urlsplit(target).path
-        return endpoint in self._known or (self._shared_calls is not None and self._shared_calls.is_endpoint(*endpoint))
 
 
 class McpGate:
@@ -201,7 +165,7 @@ class McpGate:
             verdict = await self._verdict(flow, context, head)
             lesson = lesson_of(flow, flows.state_of(flow), context, head) if self._teaches else None
             seconds = self._limits.keep_alive_seconds
-            await carry_out(verdict, _HttpCarrier(self._gate, self._legacy, self._key, flow, context, seconds))
+            await carry_out(verdict, HttpCarrier(self._gate, self._legacy, self._key, flow, context, seconds))
             if lesson is not None and isinstance(verdict, Forward) and not verdict.headers:
                 flows.state_of(flow).lesson = with_forwarded(lesson, flow.request)
         except Exception as error:  # noqa: BLE001  a hook's boundary: any failure refuses
@@ -222,6 +186,7 @@ class McpGate:
         state = flows.state_of(flow)
         premade, state.premade = state.premade, None
         if isinstance(premade, Forward):
+            premade.in_flight.unsent = state.sent_on is None
             self._gate.responses.abandon(premade.in_flight, "not_forwarded")
 
     def is_legacy(self, server: str, target: str, head: RequestHead) -> bool:
@@ -513,67 +478,6 @@ class McpGate:
             log.exception("a refusal could not be recorded", error=str(second))
 
 
-class _HttpCarrier:
-    """Carries out the verdict on one request."""
-
-    def __init__(
-        self,
-        gate: Gate,
-        legacy: LegacyEndpoints,
-        seal_key: bytes,
-        flow: http.HTTPFlow,
-        context: Context,
-        keep_alive: float,
-    ) -> None:
-        self._gate = gate
-        self._legacy = legacy
-        self._key = seal_key
-        self._flow = flow
-        self._context = context
-        self._keep_alive = keep_alive
-
-    async def forward(self, verdict: Forward) -> None:
-        body = verdict.encoded if verdict.encoded is not None else await self._gate.requests.encode(verdict)
-        self._forward(body, verdict.in_flight, verdict.headers)
-
-    async def answer(self, verdict: Answer) -> None:
-        flow = self._flow
-        if not flows.may_leave(flow) and self._legacy.takes(flow):
-            _answer(flow, replace(verdict, status=403))  # the stream that would carry the answer is out of reach
-        elif verdict.replies and self._legacy.takes(flow):
-            self._forward(serialise(carrier(verdict.replies, self._key)), None, {})
-        else:
-            _answer(flow, verdict)
-
-    async def reject(self, verdict: Reject) -> None:
-        flows.answer_refused(self._flow, verdict.status, verdict.denial)
-
-    async def hold(self, verdict: Held) -> None:
-        held = HeldResponse(self._flow, verdict, self, self._keep_alive)
-        # Without an event stream nothing can be sent meanwhile: a JSON response begins when this hook ends.
-        if await held.is_decided(BEGIN_SECONDS if takes_events(self._flow) else None):
-            await held.carry_out()
-        else:
-            flows.state_of(self._flow).held_response = held
-
-    async def let_pass(self) -> None:
-        """Let what is not MCP pass; a stream that a client GETs may still carry answers."""
-        request = self._flow.request
-        flows.settle_framing(request)
-        if request.method == "GET":
-            if flows.EVENT_STREAM in request.headers.get("accept", "").lower():
-                request.headers["accept-encoding"] = "identity"
-            self._route_responses(None)
-
-    def _forward(self, body: bytes, in_flight: InFlightCall | None, headers: dict[str, str]) -> None:
-        flows.forward_as_json(self._flow.request, body, headers)
-        self._route_responses(in_flight)
-
-    def _route_responses(self, in_flight: InFlightCall | None) -> None:
-        router = router_for(self._gate.responses, self._context, in_flight, self._key)
-        flows.state_of(self._flow).router = router
-
-
 def _rewrite(chunk: ResponseChunk, rewriter: EventStream) -> None:
     chunk.out.extend(rewriter.feed(chunk.data))  # what came before an event that fails has been added by then
     chunk.is_read = True
@@ -598,15 +502,3 @@ def _put_page(flow: http.HTTPFlow, response: http.Response, left: bytes | Denial
             response.headers.pop(name, None)
         media_type = flows.media_type(response)
         response.headers["content-type"] = f"{media_type or 'text/plain'}; charset=utf-8"
-
-
-def _answer(flow: http.HTTPFlow, verdict: Answer) -> None:
-    if not verdict.replies:
-        flows.answer(flow, verdict.status, b"")
-        return
-    if flows.wants_only_events(flow):
-        body = b"".join(b"event: message\ndata: " + serialise(reply) + b"\n\n" for reply in verdict.replies)
-        flows.answer(flow, verdict.status, body, flows.EVENT_STREAM)
-        return
-    body = serialise(list(verdict.replies)) if verdict.batch else serialise(verdict.replies[0])
-    flows.answer(flow, verdict.status, body)

@@ -321,8 +321,10 @@ class Lane:
 
     def _drop_premade(self) -> None:
         """Forget a verdict that the layers have made no use of: it must never meet another request."""
-        unused, self._layer.premade, self._layer.sent_on = self._layer.premade, None, None
+        layer = self._layer
+        unused, sent_on, layer.premade, layer.sent_on = layer.premade, layer.sent_on, None, None
         if isinstance(unused, Forward):
+            unused.in_flight.unsent = sent_on is None
             self._parts.gate.responses.abandon(unused.in_flight, "not_forwarded")
 
     def _end(self) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from proxy.core.model import Answer, Context, Denial, Forward, InFlightCall, Reject, Verdict
 from proxy.errors import WireError
 from proxy.gate.router import ResponseRouter
-from proxy.wire.a2a import is_rest, read_rest, rest_error, rest_method
+from proxy.wire.a2a import read_rest, rest_error, rest_method
 from proxy.wire.body import ParsedBody, RefusedBody, SingleMessage
 from proxy.wire.jsonrpc import reencode, serialise
 
@@ -23,7 +23,7 @@ def read_call(body: bytes, head: RequestHead, context: Context, limit: int, call
     if method is None or not body:
         return None
     try:
-        return SingleMessage(read_rest(method, body, head.encodings, limit, f"rest {call_id}"))
+        return SingleMessage(read_rest(method, body, head.encodings, limit, _message_id(call_id)))
     except WireError as error:
         return RefusedBody(error.reason, error.detail, None, method)
 
@@ -69,5 +69,10 @@ def router_for(
     responses: ResponseGate, context: Context, in_flight: InFlightCall | None, seal_key: bytes
 ) -> ResponseRouter:
     """Return what takes the response to a request."""
-    kind = RestRouter if in_flight is not None and is_rest(in_flight.message) else ResponseRouter
-    return kind(responses, context, in_flight, seal_key)
+    # By the id that `read_call` gave it, which holds the call's own and so is nobody else's to choose.
+    is_own = in_flight is not None and in_flight.message.id == _message_id(in_flight.call_id)
+    return (RestRouter if is_own else ResponseRouter)(responses, context, in_flight, seal_key)
+
+
+def _message_id(call_id: str) -> str:
+    return f"rest {call_id}"

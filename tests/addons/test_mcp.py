@@ -12,8 +12,8 @@ from mitmproxy.test import tflow
 
 from addons import flow_state as flows
 from addons.limits import Limits
-from addons.mcp import LegacyEndpoints, McpGate
-from proxy.core.model import Answer, Denial, Principal, Reject
+from addons.mcp import McpGate
+from proxy.core.model import Principal
 from tests.support.gate_fixture import ALLOW, DENY, World, call
 
 KEY = b"k" * 32
@@ -71,24 +71,6 @@ async def test_an_unknown_verdict_is_refused_and_recorded(verdict: Any) -> None:
     assert [(event.kind, event.reason) for event in world.events] == [("request_refused", "internal_error")]
 
 
-async def test_a_rejection_is_answered_with_its_status() -> None:
-    world = World()
-    denial = Denial("secret_found", "no")
-    world.gate.requests.inspect = mock.AsyncMock(return_value=Reject(denial, 403))  # type: ignore[method-assign]
-    flow = await send(world.gate, make_flow(call()))
-    assert (flow.response and flow.response.status_code, reason(flow)) == (403, "secret_found")
-
-
-async def test_replies_reach_a_client_that_takes_events_only_as_events() -> None:
-    world = World()
-    answer = Answer(({"jsonrpc": "2.0", "id": 7, "result": {}},))
-    world.gate.requests.inspect = mock.AsyncMock(return_value=answer)  # type: ignore[method-assign]
-    flow = await send(world.gate, make_flow(call(), Accept="text/event-stream"))
-    assert flow.response is not None
-    assert flow.response.headers["content-type"] == "text/event-stream"
-    assert (flow.response.content or b"").startswith(b"event: message\ndata: ")
-
-
 async def test_a_response_that_cannot_be_handled_is_replaced_by_a_refusal() -> None:
     world = World()
     flow = await send(world.gate, make_flow(call()))
@@ -96,12 +78,3 @@ async def test_a_response_that_cannot_be_handled_is_replaced_by_a_refusal() -> N
     flow.response.headers["content-encoding"] = "unheard-of"
     addon(world.gate).response(flow)
     assert (flow.response.status_code, reason(flow)) == (502, "internal_error")
-
-
-def test_a_legacy_endpoint_is_one_once_its_server_named_it() -> None:
-    endpoints, flow = LegacyEndpoints(None), make_flow(call())
-    assert not endpoints.takes(flow)
-    endpoints.add("mcp.example.com", "/mcp?x=1")
-    assert endpoints.takes(flow)
-    assert not endpoints.takes(make_flow(call(), Accept="application/json, text/event-stream"))
-    assert not endpoints.takes(make_flow(call(), Mcp_Session_Id="s"))

@@ -32,7 +32,7 @@ PARTS = {
     "record": "proxy.audit.local_log.LocalLog.record",
     "begin": "proxy.gate.in_flight.InFlightCalls.begin",
     "carry out": "addons.mcp.carry_out",
-    "forward": "addons.mcp._HttpCarrier.forward",
+    "forward": "addons.http_carrier.HttpCarrier.forward",
     "replace body": "addons.flow_state.forward_as_json",
 }
 
