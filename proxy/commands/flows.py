@@ -67,6 +67,7 @@ def clear(
     database_url: DatabaseUrl = None,
     state_dir: StateDir = None,
     config: ConfigFile = None,
+    as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
     """End an agent's labels before their time: what it read does not stop its calls any more."""
     settings, now, who = trail_settings(database_url, state_dir, config), time.time(), getpass.getuser()
@@ -76,6 +77,9 @@ def clear(
         event = AuditEvent(event_id=new_id(), kind="labels_cleared", time=now, agent=agent, detail=detail)
         log.record_later(event)
     cleared = _with_marks(settings, lambda marks: marks.clear(agent, label, who, now), 0)
+    if as_json:
+        print_json_lines([{"agent": agent, "label": label, "cleared": cleared}])
+        return
     print_note(f"Cleared: {cleared} of {escaped(agent)}")
 
 

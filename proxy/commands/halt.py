@@ -29,7 +29,9 @@ def halt(
     now: Annotated[bool, typer.Option("--now", help="Also cut what is under way.")] = False,  # noqa: FBT002
     as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
-    """Halt an agent, a server or a tool: no more calls, on every worker and replica, until `interlock resume`.
+    """Halt an agent, a server or a tool, now and everywhere.
+
+    No more calls, on every worker and replica, until `interlock resume`.
 
     What is given must all fit; with nothing given, everything is halted. Plain requests of a halted agent, and to a
     halted server, are refused too. Calls under way finish, unless --now is given.

@@ -9,6 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
+from proxy.commands.options import AsJson
+from proxy.commands.terminal import count, print_json_lines
 from proxy.errors import PolicyError
 from proxy.policy.load import load_sources
 from proxy.policy.merged_file import differences, merged_values
@@ -25,7 +27,6 @@ Examples:
   interlock policy diff balanced strict
   interlock policy diff --json balanced policies/web.yaml
 """
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def show(
@@ -58,13 +59,16 @@ def diff(
     """
     found = list(differences(_load(before, with_defaults=True), _load(after, with_defaults=True)))
     if as_json:
-        rows = [{"kind": d.kind, "name": d.name, "field": d.field, "before": d.before, "after": d.after} for d in found]
-        typer.echo(json.dumps(rows))
+        print_json_lines(
+            {"kind": d.kind, "name": d.name, "field": d.field, "before": d.before, "after": d.after} for d in found
+        )
     else:
         for difference in found:
             typer.echo(str(difference))
         typer.echo(
-            f"{len(found)} differences from {before} to {after}" if found else f"{before} and {after} do the same"
+            f"{count(len(found), 'difference')} from {before} to {after}"
+            if found
+            else f"{before} and {after} do the same"
         )
     raise typer.Exit(3 if found else 0)
 

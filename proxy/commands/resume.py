@@ -31,7 +31,9 @@ def resume(
     every: Annotated[bool, typer.Option("--all", help="Every halt.")] = False,  # noqa: FBT002
     as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
-    """End halts: those named, those of exactly this scope, or all. Without any of these, the only one there is.
+    """End halts.
+
+    Those named, those of exactly this scope, or all. Without any of these, the only one there is.
 
     Exit code: 1 where none fits, or the store does not answer: then what is halted stays so.
     """

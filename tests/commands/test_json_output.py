@@ -33,6 +33,14 @@ RUN = {
     "interlock policy explain": ["{policy}", "--call", CALL],
     "interlock policy schema": [],
     "interlock policy replay": ["{policy}"],
+    "interlock policy show": ["{policy}"],
+    "interlock policy diff": ["{policy}", "strict"],
+    "interlock flows show": [],
+    "interlock flows clear": ["agent", "--reason", "done"],
+    "interlock limits show": [],
+    "interlock halt": ["--agent", "nobody", "--reason", "trial"],
+    "interlock halts": [],
+    "interlock resume": ["--all", "--reason", "over"],
     "interlock pins list": [],
     "interlock pins show": ["demo", "format_note"],
     "interlock pins approve": ["demo", "format_note"],
@@ -86,7 +94,12 @@ FAIL = {
     "interlock confine run": (["--state-dir", "{folder}", "--", "true"], 125),
     "interlock confine gateway": (["--state-dir", "{folder}"], 1),
 }
-EXIT_CODES = {"interlock doctor": (0, 1), "interlock policy replay": (0, 3), "interlock audit verify": (0, 3)}
+EXIT_CODES = {
+    "interlock doctor": (0, 1),
+    "interlock policy replay": (0, 3),
+    "interlock policy diff": (0, 3),
+    "interlock audit verify": (0, 3),
+}
 
 
 @pytest.mark.parametrize("name", commands())
@@ -139,7 +152,10 @@ def test_whatever_a_command_prints_is_json(proxy: Interlock, here: dict[str, str
 
 
 # Nothing was proposed, and no client is installed: there is nothing to list.
-EMPTY = {"interlock proposals list", "interlock proposals standing", "interlock policy replay", "interlock setup"}
+EMPTY = {
+    *("interlock proposals list", "interlock proposals standing", "interlock policy replay", "interlock setup"),
+    *("interlock flows show", "interlock limits show"),
+}
 TALKS = {"interlock exec"}
 
 

@@ -26,7 +26,7 @@ def test_differences_are_told_in_words_and_as_json():
     told = call("diff", "balanced", "strict")
     assert told.exit_code == 3
     assert "+ rule strict-recursive-delete: deny, " in told.stdout
-    rows = json.loads(call("diff", "--json", "balanced", "strict").stdout)
+    rows = [json.loads(line) for line in call("diff", "--json", "balanced", "strict").stdout.splitlines()]
     assert {"kind": "egress", "name": "", "field": "private", "before": "allow", "after": "deny"} in rows
 
 
