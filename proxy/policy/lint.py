@@ -67,7 +67,9 @@ def lint_flows(
     labels: Sequence[LabelRule], flows: Sequence[FlowRule], rules: Sequence[Rule], incoming: Sequence[IncomingRule] = ()
 ) -> tuple[Remark, ...]:
     """Return the remarks on labels that nothing asks about, and on what asks about labels that nobody gives."""
-    given = sorted({label for rule in (*labels, *incoming) for label in rule.labels})
+    given = sorted(
+        {word for rule in labels for word in rule.labels} | {word for rule in incoming for word in rule.labels}
+    )
     wanted = {label for flow in flows for label in flow.labels}
     asked = [(rule.id, after) for rule in rules for after in earlier_in(rule.when)]
     wanted |= {label for _, after in asked for label in after.after.labels or ()}

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
@@ -66,6 +66,17 @@ async def echo(request: Request) -> Response:
     )
 
 
+async def redirect(request: Request) -> Response:
+    """Send the client to where `to` says, or `back`, read backwards."""
+    asked = request.query_params
+    return RedirectResponse(asked["to"] if "to" in asked else asked["back"][::-1])
+
+
+async def page(request: Request) -> Response:
+    """Answer a request with the text that its body has."""
+    return PlainTextResponse(await request.body())
+
+
 async def socket(websocket: WebSocket) -> None:
     """Execute whatever tools/call arrives, and answer it; echo anything else."""
     await websocket.accept()
@@ -94,6 +105,8 @@ def main() -> None:
             Route("/events", events),
             Route("/upload", upload, methods=["POST", "PUT"]),
             Route("/echo", echo, methods=["GET", "POST", "PUT", "DELETE", "PATCH"]),
+            Route("/redirect", redirect),
+            Route("/page", page, methods=["POST"]),
             WebSocketRoute("/ws", socket),
         ]
     )
