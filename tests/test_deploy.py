@@ -86,6 +86,7 @@ class TestDockerfile:
             "addons",
             "policies",
             "sql",
+            "man",
             "deploy",
         }
         assert {path for path in sent if path.startswith("deploy/")} == {"deploy/entrypoint", "deploy/sidecar.yaml"}
