@@ -38,7 +38,8 @@ RUN groupadd --system --gid 10001 interlock \
     && install -d -o interlock -g interlock -m 0700 /var/lib/interlock \
     && install -d -o interlock -g interlock -m 0755 /share
 COPY --from=build /opt/interlock /opt/interlock
-COPY policies/default.yaml deploy/sidecar.yaml /etc/interlock/policies/
+# Beside the profile. A folder of your own in its place may hold a whole policy: then set INTERLOCK_PROFILE to nothing.
+COPY deploy/sidecar.yaml /etc/interlock/policies/
 COPY --chmod=0755 deploy/entrypoint /usr/local/bin/interlock-entrypoint
 ENV PATH=/opt/interlock/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
@@ -46,10 +47,11 @@ ENV PATH=/opt/interlock/bin:$PATH \
     HOME=/var/lib/interlock \
     INTERLOCK_STATE_DIR=/var/lib/interlock \
     INTERLOCK_POLICY=/etc/interlock/policies \
+    INTERLOCK_PROFILE=balanced \
     INTERLOCK_LISTEN=0.0.0.0:8080 \
     INTERLOCK_LOG_FORMAT=json
 # An image whose policy fails its own tests is not an image.
-RUN interlock policy test /etc/interlock/policies
+RUN interlock policy test /etc/interlock/policies && interlock policy test
 USER 10001:10001
 # Root without capabilities, which the transparent way starts as, cannot go where only the proxy may.
 WORKDIR /

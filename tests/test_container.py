@@ -117,6 +117,11 @@ class TestSidecar:
         done = running.interlock.exec(running.first, ["touch", "/etc/x", "/opt/interlock/x"], user="0")
         assert done.stderr.count("Read-only file system") == 2
 
+    def test_its_policy_is_the_profile_and_what_a_sidecar_needs(self, running: Running) -> None:
+        assert json.loads((running.folder / "state" / "run.json").read_text())["profile"] == "balanced"
+        done = running.interlock.exec(running.first, ["ls", "/etc/interlock/policies"])
+        assert done.stdout.split() == ["sidecar.yaml"]
+
     def test_the_database_was_migrated_before_it_started(self, running: Running, postgres: Postgres) -> None:
         assert "0001" in running.interlock.shown.read_text()
 

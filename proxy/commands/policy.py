@@ -140,7 +140,8 @@ def _remarks(sources: tuple[PolicySource, ...], policy: CompiledPolicy) -> list[
     limits = [limit for source in sources for limit in source.content.limits]
     labels = [label for source in sources for label in source.content.labels]
     flows = [flow for source in sources for flow in source.content.flows]
-    on_others = (*lint_limits(limits), *lint_egress(policy.egress.section), *lint_flows(labels, flows, rules))
+    on_flows = lint_flows(labels, flows, rules, policy.incoming.rules)
+    on_others = (*lint_limits(limits), *lint_egress(policy.egress.section), *on_flows)
     on_rules = (*lint(rules, policy.default), *on_others)
     return [
         *({"at": positions[r.rule], "rule": r.rule, "kind": r.kind, "message": r.message} for r in on_rules),

@@ -334,8 +334,8 @@ class PinRules:
     unlisted: Literal["allow", "deny"] = "deny"
 
 
-type Place = Literal["descriptions", "schemas", "instructions", "results", "pages", "cards"]
-"""Where text comes in that an agent reads."""
+type Place = Literal["descriptions", "schemas", "instructions", "results", "pages", "cards", "messages", "arguments"]
+"""Where text comes in that an agent reads; `messages` to other agents and `arguments` are what it says itself."""
 
 
 @frozen()

@@ -105,7 +105,7 @@ REASONS: dict[str, Reason] = {
         ),
         Reason(
             "injected_instructions",
-            "The server's text speaks to the model in a way that policy does not let pass.",
+            "Text that speaks to a model in a way that policy does not let pass.",
             "Go on without it, and tell the user.",
         ),
         Reason("batch", "The body holds several messages, which is not accepted.", "Send each message by itself."),

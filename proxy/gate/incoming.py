@@ -12,11 +12,13 @@ import structlog
 from proxy.core.model import Context, JsonObject, Place, Screening, frozen
 from proxy.injection.content import PageContent, ValueContent
 from proxy.policy.incoming import meets
+from proxy.wire.a2a import METHODS as A2A_METHODS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from proxy.core.interfaces import Policy
+    from proxy.core.model import Call
     from proxy.gate.event_recorder import EventRecorder
     from proxy.gate.tool_pins import ToolPrint
     from proxy.injection.passages import Passage
@@ -68,6 +70,13 @@ class Incoming:
         if not asked:
             return Screened(value)
         return self._screened(asked, lambda: ValueContent(value), value, _Where(place, context, tool, call_id))
+
+    def objects(self, context: Context, call: Call, call_id: str) -> str | None:
+        """Return the rule for which a call may not be made: what it tells another agent, or a tool, is for a model."""
+        place: Place = "messages" if call.method in A2A_METHODS else "arguments"
+        if not self.asks(place, context, call.tool or ""):
+            return None
+        return self.screen(place, context, call.arguments, tool=call.tool or "", call_id=call_id).withheld
 
     def screen_page(self, context: Context, read: Callable[[], PageContent | ValueContent], page: Any) -> Screened:
         """Return what may pass of a page; `read` reads it, and may raise."""

@@ -36,6 +36,7 @@ from proxy.gate.a2a_rest import read_call, unwrap
 from proxy.gate.argument_masking import ArgumentMasking
 from proxy.gate.halts import why_halted
 from proxy.gate.hold import without_our_answers
+from proxy.gate.incoming import REASON as INJECTED
 from proxy.gate.refusal import CallState, carried_why, egress_reason, egress_why, refused_verdict, sentence
 from proxy.gate.server_messages import ServerMessages, refused_response
 from proxy.gate.task_calls import METHODS as TASK_CALLS
@@ -103,6 +104,7 @@ class RequestGate:
         self._endpoints = parts.endpoints
         self._limits = parts.limits
         self._halts = parts.halts
+        self._incoming = parts.incoming
         self._flows = parts.flows
         self._plain_requests = plain_requests
         self._body_limit = body_limit
@@ -447,6 +449,9 @@ class RequestGate:
         if objection is not None:
             state.decision = replace(decision, outcome=Outcome.DENY, reason=objection.reason, rule=None)
             return objection.reason, objection.why
+        if (rule := self._incoming.objects(state.context, call, state.call_id)) is not None:
+            state.decision = replace(decision, outcome=Outcome.DENY, reason=INJECTED, rule=rule)
+            return INJECTED, "It would tell another model what to do."
         return self._wants_proposal(state) if state.phase in (None, HOLD) else None
 
     def _refused_input(self, policy: Policy, call: Call, state: CallState) -> Decision | None:

@@ -28,7 +28,18 @@ _LOOK_BACK: Final = 400
 LONGEST: Final = 2000
 """Bytes of a passage beyond its signals, at each end."""
 # From which weight on a kind is no everyday language; of the kinds that are not named, from 2 on.
-_TELLING: Final = {"asks-secret": 9, "sends-out": 4, "order": 3, "secrecy": 3, "claims-priority": 9}
+_TELLING: Final = {"asks-secret": 9, "sends-out": 4, "order": 3, "secrecy": 3, "claims-priority": 9, "runs-command": 3}
+# A text about injections quotes them. What stands in quotation marks there is only possible: labels, and no more.
+_ABOUT: Final = re.compile(
+    rb"(?i)prompt[ -]injections?|jailbreak(?:s|ing)\b|injection (?:attack|pattern|attempt|technique|string|phrase)s?"
+    rb"|(?:phrase|pattern|attack|payload|string)s? (?:such as|like|is|are|include)\b"
+)
+_QUOTED: Final = re.compile(
+    rb"\"[^\"\n]{8,400}\"|(?<!\w)'(?:[^'\n]|(?<=\w)'(?=\w)){8,400}'(?!\w)|`[^`\n]{8,400}`|<(?P<tag>code|q|blockquote)>[^<]{8,400}</(?P=tag)>"
+    rb"|\xe2\x80\x9c[^\n]{8,400}?\xe2\x80\x9d|&quot;[^\n]{8,400}?&quot;"
+)
+_TOLD_OF: Final = re.compile(rb"(?i)(?:attempt|tr[yi]|aim|seek|intend|mean|design|use|order)(?:s|es|ed|ing|t)? to\s*\Z")
+_AROUND: Final = 300
 _BEGINS: Final = re.compile(rb"[.!?>]\s+|\n")
 _ENDS: Final = re.compile(rb"\n\s*\n|</")
 
@@ -102,10 +113,31 @@ def _passage(group: list[Mark], data: bytes, hidden: Sequence[tuple[int, int]]) 
     # Nor does the mere name of a secret make more of anything.
     if not telling or score - (weights.get("asks-secret") == 1) < _LEVELS["likely"]:
         score = min(score, _LEVELS["likely"] - 1)
+    if score >= _LEVELS["likely"] and "hidden" not in weights and _only_quotes(group, data, first, last):
+        score = _LEVELS["possible"]
     if score < _LEVELS["possible"]:
         return []
     first = min(_start_of(mark, data) for mark in group)
     return [Passage(_begin(data, first), _end(data, last), tuple(weights), score)]
+
+
+def _only_quotes(group: list[Mark], data: bytes, first: int, last: int) -> bool:
+    """Return whether all that is telling is quoted or told of, by a text that says it is about injections."""
+    low, high = max(0, first - _AROUND), last + _AROUND
+    around = data[low:high]
+    spans = [(low + found.start(), low + found.end()) for found in _QUOTED.finditer(around)]
+    unquoted = _QUOTED.sub(b" ", around)
+    if not spans or _ABOUT.search(unquoted) is None:
+        return False
+    ends: dict[tuple[str, int], int] = {}
+    for mark in group:
+        if _is_telling(mark):  # the same match may be told with several ends: the first one counts
+            key = mark.signal.pattern, _start_of(mark, data)
+            ends[key] = min(mark.end, ends.get(key, mark.end))
+    return all(
+        any(start <= at and end <= stop for start, stop in spans) or _TOLD_OF.search(data[max(0, at - 20) : at])
+        for (_, at), end in ends.items()
+    )
 
 
 def _start_of(mark: Mark, data: bytes) -> int:

@@ -37,6 +37,10 @@ _PLACE = r"(?:https?://|[\w.+-]{1,40}@[\w-]{1,40}\.|webhook|(?:to|at|via)_(?:thi
 _ARGUMENT = r"(?:parameter|argument|field|sidenote|query_string|header|body|footer|url|request|comment)"
 _MODEL = "(?:ai|llm|language_model|assistant|chat_?bot|agent|model|gpt(?:-?\\d)?|claude|gemini|copilot|ai_(?:agent|assistant|model|system)|large_language_model)"
 _TOOL = r"(?:tools?|functions?|api|mcp_servers?|servers?)"
+_USE = "(?:us(?:e|ing)|call(?:ing)?|invok(?:e|ing)|run(?:ning)?|open(?:ing)?)"
+_SHELL = r"(?:bash|shell|terminal|exec|command[_-]line|(?:run|exec|execute|shell)_?(?:command|shell|bash|cmd|exec)|code_(?:interpreter|execution))"
+_LEAK = r"\$\((?:env|printenv|whoami|id|hostname|cat|ls|pwd|uname)\b"
+_RISKY = rf"(?:(?:curl|wget)\b[^\n]{{0,160}}(?:\|_?(?:sudo_)?(?:ba|z|da)?sh\b|{_LEAK})|rm_-\w*r|/dev/tcp/)"
 _RUN = "(?:execute|run|call|invoke|use|send|read|fetch|open|visit|download|delete|remove|transfer|grant|buy|post|forward|retrieve|provide|include|return|output|write|print|reply|respond|answer|say|repeat|reveal|disable|install|render|display|collect|gather)"
 
 
@@ -81,6 +85,16 @@ _TABLE: Final = (
     ),
     (
         "override",
+        5,
+        r"\b(?:comply_with|answer|fulfil+|obey|do)_(?:all|any|every)_(?:requests?|commands?|questions?|orders?)_without_(?:any_)?(?:restrictions?|limits?|limitations?|question|exception|filters?|refus\w+)",
+    ),
+    (
+        "override",
+        4,
+        r"\b(?:act|behave|respond|answer|speak)_as_(?:dan|stan|dude|aim|an_unrestricted|an_uncensored|an_unfiltered)\b",
+    ),
+    (
+        "override",
         6,
         r"\b(?:ignora|ignorez|olvida|oubliez?|vergiss|ignorier(?:e|en)|missachte|esquece|dimentica|negeer|descarta|desconsidere)~(?:instrucciones|instructions|anweisungen|instrucoes|istruzioni|instructies|ordenes|consignes|befehle|vorgaben|indicaciones)\b",
     ),
@@ -119,6 +133,11 @@ _TABLE: Final = (
         "order",
         3,
         r"\byou_(?:are|will_be|must|shall)_now_(?:an?_|in_|act|be|become|operat\w+|play|going|the_|required|to_|known|free|unrestricted|dan\b)",
+    ),
+    (
+        "order",
+        3,
+        r"\byou_(?:now_have|have_been_(?:granted|given)|are_now_granted)_(?:\w+_)?(?:elevated|admin\w*|root|full|unrestricted|unlimited|developer)_(?:privileges?|access|permissions?|rights|mode)\b",
     ),
     ("order", 2, r"\bfrom_now_on,?_(?:you|your|all|every|always|the_(?:ai|assistant|agent|model))\b"),
     (
@@ -225,7 +244,7 @@ _TABLE: Final = (
     (
         "asks-secret",
         3,
-        rf"\b(?:read|open|cat|load|access|retrieve|fetch|get|find|collect|gather|extract|include|dump|print|reveal|show|list|steal|harvest|provide|give|enter|supply|return)~(?:\w+_){{0,3}}(?:{_PRIVATE_FILE}|(?:your|the_user'?s?|user|all|any|stored|saved|my)_(?:\w+_){{0,2}}{_PRIVATE})",
+        rf"\b(?:read|open|cat|load|access|retrieve|fetch|get|find|collect|gather|extract|include|prepend|append|attach|dump|print|reveal|show|list|steal|harvest|provide|give|enter|supply|return)~(?:\w+_){{0,3}}(?:{_PRIVATE_FILE}|(?:your|the_user'?s?|user|all|any|stored|saved|my)_(?:\w+_){{0,2}}{_PRIVATE})",
     ),
     ("sends-out", 2, rf"\b{_SEND}(?:ing)?_(?:[^\n]{{0,80}}?){_PLACE}"),
     (
@@ -236,7 +255,12 @@ _TABLE: Final = (
     (
         "sends-out",
         3,
-        rf"\b(?:pass|put|include|append|add|encode|embed|place|insert|write|provide|send)_(?:\w+_){{0,5}}(?:contents?|{_PRIVATE}|full_text|whole_file|entire_file|it|them)_(?:\w+_){{0,3}}(?:as|in|into|via|through|using)_(?:\w+_){{0,2}}['\"`]?(?:\w+['\"`]?_)?{_ARGUMENT}\b",
+        rf"\b(?:pass|put|include|append|add|encode|embed|place|insert|write|provide|send)_(?:\w+_){{0,5}}(?:contents?|{_PRIVATE}|(?:full|whole|entire|complete)_(?:\w+_){{0,2}}(?:text|file|body|contents?|message|e?-?mail|conversation)|it|them)_(?:\w+_){{0,3}}(?:as|in|into|via|through|using)_(?:\w+_){{0,2}}['\"`]?(?:\w+['\"`]?_)?{_ARGUMENT}\b",
+    ),
+    (
+        "sends-out",
+        2,
+        rf"\b(?:prepend|append|include|attach|add|pass|put|insert|paste)(?:ing)?_(?:\w+_){{0,3}}(?:contents?|text|body|value)_of_(?:the_)?\S{{0,30}}{_PRIVATE_FILE}",
     ),
     (
         "sends-out",
@@ -283,6 +307,21 @@ _TABLE: Final = (
         "claims-priority",
         3,
         r"\b(?:when|whenever|if)_(?:you_|the_)?(?:\w+_){0,3}(?:us|call|invok|send|execut)\w{0,4}_(?:the_)?[`'\"]?\w+[`'\"]?_?(?:tool|function|email|message)?[^.\n]{0,60}\b(?:also|always|additionally|instead|bcc|must)_(?:\w+_){0,3}(?:send|bcc|cc|include|call|forward|change|set|replace|use|copy)\b",
+    ),
+    (
+        "claims-priority",
+        3,
+        rf"\b(?:when|whenever|if|before|each_time|every_time)_(?:you|the_(?:user|agent|assistant|model))_(?:\w+_){{0,4}}(?:us|call|invok|run|send)\w{{0,4}}_(?:the_|any_)?[`'\"]?\w+[`'\"]?_{_TOOL}\b[^.\n]{{0,40}}\b(?:first|always|instead)_(?:\w+_)?(?:call|us|invok|run)\w{{0,4}}_this\b",
+    ),
+    # A shell is to be used, or a program that nobody has seen is to be run.
+    ("runs-command", 3, rf"\b{_USE}_(?:the_|your_|a_)?{_SHELL}_(?:tool|function)\b"),
+    ("runs-command", 4, rf"\b{_USE}_(?:the_|your_|a_)?{_SHELL}(?:_(?:tool|function))?\b[^\n]{{0,60}}{_RISKY}"),
+    ("runs-command", 3, rf"\b(?:silently|secretly|quietly|covertly|background)\b[^\n]{{0,60}}{_RISKY}"),
+    ("runs-command", 3, rf"\b(?:curl|wget)\b[^\n]{{0,160}}{_LEAK}"),
+    (
+        "runs-command",
+        5,
+        r"\b(?:decode|decrypt|deobfuscate|unpack)_(?:and_\w+_)?(?:the_|this_)(?:following_|next_|attached_)?(?:base_?64|hex\w*|rot13|encoded|obfuscated|string|payload|text)_(?:\w+_){0,3}(?:and|then)_(?:then_|immediately_)?(?:execute|run|eval\w*|follow|obey)\b",
     ),
     # A conversation that is none, or the marks with which models are told who speaks.
     ("fake-turn", 6, r"<\|(?:im_start|im_end|system|user|assistant|endoftext|start_header_id|eot_id|begin_of_text)\|>"),

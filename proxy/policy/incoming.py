@@ -25,6 +25,7 @@ type Kind = Literal[
     "asks-secret",
     "sends-out",
     "claims-priority",
+    "runs-command",
     "fake-turn",
     "hidden",
     "disguised",
@@ -54,7 +55,8 @@ class IncomingRule(Strict):
     on: NonEmptyList[Place] = Field(
         default=["descriptions", "schemas", "instructions", "results", "pages", "cards"],
         description="What to read: descriptions of tools, prompts and resources; schemas of tools; instructions of "
-        "servers; results of calls, also of other agents; pages and answers of plain HTTP; cards of agents.",
+        "servers; results of calls, also of other agents; pages and answers of plain HTTP; cards of agents. Only where "
+        "named: messages to other agents, and arguments of other calls.",
     )
     servers: Globs | None = Field(
         default=None, description="Globs over server names, and hosts of pages; all if absent."
@@ -78,6 +80,10 @@ class IncomingRule(Strict):
 
     @model_validator(mode="after")
     def _tests_fit(self) -> IncomingRule:
+        if self.action == "strip" and not {"messages", "arguments"}.isdisjoint(self.on):
+            raise ValueError(
+                "messages and arguments are not stripped: the other side would do half of it; use withhold"
+            )
         for number, test in enumerate(self.tests, 1):
             if test.expect not in (self.action, "no_match"):
                 raise ValueError(

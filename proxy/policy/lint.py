@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from proxy.policy.flow_rules import FlowRule, LabelRule
+    from proxy.policy.incoming import IncomingRule
     from proxy.policy.rules import EgressPolicy, EgressRule, Limit, Rule
 
 _STRICTNESS: Final = {"allow": 0, "two_phase": 1, "deny": 2}
@@ -62,9 +63,13 @@ def _limit_alone(limit: Limit) -> Iterator[Remark]:
         yield Remark(limit.id, "untested", "has no tests; add a call that it must count and one that it must not")
 
 
-def lint_flows(labels: Sequence[LabelRule], flows: Sequence[FlowRule], rules: Sequence[Rule]) -> tuple[Remark, ...]:
+def lint_flows(
+    labels: Sequence[LabelRule], flows: Sequence[FlowRule], rules: Sequence[Rule], incoming: Sequence[IncomingRule] = ()
+) -> tuple[Remark, ...]:
     """Return the remarks on labels that nothing asks about, and on what asks about labels that nobody gives."""
-    given = sorted({label for rule in labels for label in rule.labels})
+    given = sorted(
+        {word for rule in labels for word in rule.labels} | {word for rule in incoming for word in rule.labels}
+    )
     wanted = {label for flow in flows for label in flow.labels}
     asked = [(rule.id, after) for rule in rules for after in earlier_in(rule.when)]
     wanted |= {label for _, after in asked for label in after.after.labels or ()}

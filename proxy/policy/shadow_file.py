@@ -19,7 +19,10 @@ def without_force(content: PolicyFile) -> PolicyFile:
             "default": "allow",
             "rules": [_recording(rule) for rule in content.rules],
             "egress": _recording_egress(content.egress) if content.egress else None,
-            "incoming": [rule.model_copy(update={"mode": "shadow"}) for rule in content.incoming],
+            **{
+                name: [rule.model_copy(update={"mode": "shadow"}) for rule in getattr(content, name)]
+                for name in ("incoming", "flows", "limits")
+            },
             "pins": _recording_pins(content.pins) if content.pins else None,
         }
     )

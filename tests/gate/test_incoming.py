@@ -260,3 +260,32 @@ async def test_without_rules_nothing_is_read(tmp_path, monkeypatch):
     world = World(tmp_path, "")
     monkeypatch.setattr(content, "find_passages", lambda *_: 1 / 0)
     assert (await world.call(text(ORDER)))["result"] == text(ORDER)
+
+
+MESSAGE = {"message": {"messageId": "m", "role": "user", "parts": [{"kind": "text", "text": ORDER}]}}
+
+
+@pytest.mark.parametrize(
+    ("place", "method", "params"),
+    [
+        ("messages", "message/send", MESSAGE),
+        ("messages", "SendStreamingMessage", MESSAGE),
+        ("arguments", "tools/call", {"name": "write", "arguments": {"notes": [{"text": ORDER}]}}),
+        ("arguments", "prompts/get", {"name": "write", "arguments": {"about": ORDER}}),
+    ],
+)
+async def test_what_an_agent_itself_says_is_looked_at_where_a_rule_names_it(tmp_path, place, method, params):
+    named = World(tmp_path / "a", rules(f"id: w, action: withhold, on: [{place}]"))
+    refused = await named.send(method, params)
+    assert not isinstance(refused, Forward)
+    (event,) = [event for event in named.events if event.kind == "decided"]
+    assert (event.rule, event.reason) == ("w", "injected_instructions")
+    for elsewhere in ("id: w, action: withhold", f"id: w, action: flag, on: [{place}]"):
+        world = World(tmp_path / "b", rules(elsewhere))
+        assert isinstance(await world.send(method, params), Forward)
+
+
+async def test_arguments_that_cannot_be_examined_are_refused(tmp_path, monkeypatch):
+    world = World(tmp_path, rules("id: w, action: withhold, on: [arguments]"))
+    monkeypatch.setattr("proxy.gate.incoming.ValueContent", lambda _: 1 / 0)
+    assert not isinstance(await world.send("tools/call", {"name": "write", "arguments": {"a": "b"}}), Forward)

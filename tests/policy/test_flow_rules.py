@@ -8,6 +8,7 @@ import pytest
 
 from proxy.errors import PolicyError
 from proxy.policy.conditions import earlier_in
+from proxy.policy.incoming import IncomingRule
 from proxy.policy.lint import lint_flows
 from proxy.policy.load import load_policy, load_sources
 
@@ -73,6 +74,9 @@ def test_remarks_on_labels_that_nobody_gives_or_wants(tmp_path: Path) -> None:
     assert "did you mean 'private'?" in remarks["stays", "unknown-label"]
     assert ("mail", "no-effect") in remarks
     assert ("stays", "untested") in remarks
+    incoming = [IncomingRule.model_validate({"id": "i", "action": "flag", "labels": ["privat"]})]
+    kinds = [remark.kind for remark in lint_flows(content.labels, content.flows, [], incoming)]
+    assert "unknown-label" not in kinds
 
 
 def test_several_files_are_one_policy(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def test_the_cache_is_bounded() -> None:
     "wrong",
     [
         {"action": "deny"},
-        {"on": ["arguments"]},
+        {"on": ["bodies"]},
         {"on": []},
         {"confidence": "certain"},
         {"labels": ["Not A Label"]},
@@ -105,3 +105,11 @@ def test_the_tests_beside_a_rule_are_run() -> None:
         ],
     )
     assert [result.passed for result in run_incoming_tests([made], find_passages)] == [True, False, False]
+
+
+def test_what_an_agent_says_itself_is_looked_at_only_where_named_and_never_stripped() -> None:
+    assert not asked(rule(), "messages")
+    assert not asked(rule(), "arguments")
+    assert asked(rule(on=["messages"]), "messages")
+    with pytest.raises(ValueError, match="not stripped"):
+        rule(on=["results", "arguments"], action="strip")

@@ -18,6 +18,10 @@ egress:
     - {id: not-there, action: deny, hosts: [example.com]}
     - {id: no-secrets, action: secrets, secrets: deny, hosts: [example.org]}
 pins: {mode: enforce, hidden_characters: enforce}
+labels: [{id: wiki, servers: [wiki], gives: private}]
+flows: [{id: stays, from: private, to: {hosts: ["*"]}}]
+limits: [{id: few, tools: [a], count: 1, within: 1m}]
+incoming: [{id: orders, action: withhold}]
 """
 
 
@@ -48,6 +52,13 @@ def test_requests_pass_and_what_would_have_stopped_them_is_recorded(tmp_path):
 
 def test_pins_are_recorded_only(tmp_path):
     assert shadowed(tmp_path).pins == PinRules("record", "record")
+
+
+def test_flows_limits_and_rules_on_what_comes_in_are_recorded_only(tmp_path):
+    policy = shadowed(tmp_path)
+    modes = [flow.rule.mode for flow in policy.flows.flows]
+    modes += [limit.limit.mode for limit in policy.limits.compiled] + [rule.mode for rule in policy.incoming.rules]
+    assert modes == ["shadow"] * 3
 
 
 def test_a_file_that_another_one_includes_in_force_is_in_force(tmp_path):

@@ -28,12 +28,26 @@ LEFT_TO_STRICT = {
         "ws-json",
     ),
     *("url-entropy-path", "url-entropy-query", "url-base64-text", "url-hex-text", "url-many-chunks", "url-drop"),
-    *("url-user-info", "url-webdav", "url-propfind", "url-put-docs", "header-jwt-unknown", "enc-mcp-homoglyph"),
+    *("url-user-info", "url-webdav", "url-propfind", "url-put-docs", "header-jwt-unknown"),
     *("fin-btc", "fin-btc-segwit", "fin-eth", "fin-eth-mcp", "fin-eth-key", "fin-card-mcp", "fin-iban-body"),
     *("ssrf-localhost", "ssrf-localhost-name", "ssrf-loopback-v6", "ssrf-private", "ssrf-private-192"),
     *("ssrf-nested-loopback", "ssrf-nested-private", "ssrf-nested-json-loopback", "ssrf-nested-scheme"),
     *("ssrf-nested-file", "ssrf-mcp-private", "ssrf-mcp-loopback", "ssrf-redirect-loopback"),
-    *("shell-env-exfil", "shell-recursive-delete", "shell-nc"),
+    *("shell-recursive-delete", "shell-nc"),
+    # A server that is brought up to date changes so: stopping that would stop honest ones.
+    *("tools-drift-meaning", "tools-drift-required", "tools-drift-hint", "tools-drift-type", "tools-drift-default"),
+    *("tools-drift-new-tool", "a2a-card-drift-url", "a2a-card-drift-skill"),
+    # Only possible, or an agent's own words.
+    *("tools-argument-injection", "a2a-message-turn", "a2a-message-role"),
+    # Developers do this every day, with other hosts and files.
+    *("chain-env-then-fetch", "chain-env-production-then-post", "chain-env-decoy-between", "chain-env-by-shell"),
+    *("chain-env-well-known-beside", "chain-get-env-then-fetch", "chain-vault-then-fetch"),
+    *("chain-write-exec", "chain-write-chmod-exec", "chain-write-tcp-exec"),
+    *("chain-vault-hex-plain", "chain-vault-plain-body", "chain-vault-reversed"),
+    *("chain-mail-to-web", "chain-mail-to-fetch", "chain-customers-to-paste", "chain-card-file-to-web"),
+    # Recorded, not stopped.
+    *("budget-loop", "budget-send-flood", "budget-mail-other-servers", "budget-small-transfers"),
+    *("budget-wallet", "budget-wallet-mixed"),
 }
 
 

@@ -11,13 +11,17 @@ from urllib.parse import urlsplit
 from proxy.core.model import AuditEvent, Context, EgressRequest, Forward, Pass, Principal, Verdict
 from proxy.egress.guard import EgressGuard
 from proxy.gate.a2a_rest import router_for
-from proxy.gate.gate import Gate
+from proxy.gate.gate import Gate, OpenFlows
+from proxy.gate.limits import CallLimits
 from proxy.gate.outbound_scan import remember
 from proxy.gate.router import ResponseRouter
 from proxy.gate.tool_catalog import ToolCatalog
 from proxy.policy.load import load_policy
 from proxy.redact import Masker, builtin
+from proxy.store.flow_store import FlowMarks
+from proxy.store.limit_store_sqlite import SqliteLimits
 from proxy.store.pin_files import PinFiles
+from proxy.store.sqlite import SqliteDatabase
 from proxy.system.package_data import profile_file
 from proxy.wire.a2a import is_rest
 from proxy.wire.client_stream import ClientStream
@@ -53,39 +57,54 @@ class ProfileRunner:
 
     def __init__(self, profile: str, state_dir: Path) -> None:
         self.policy = load_policy(profile_file(profile), builtin())
-        self._masker = Masker(KEY)
-        self._state_dir = state_dir
+        self.masker = Masker(KEY)
+        self.state_dir = state_dir
+        state_dir.mkdir(parents=True, exist_ok=True)
+        # One store for all, as a proxy has; each case is an agent of its own.
+        self.marks = FlowMarks(SqliteDatabase(state_dir / "store.db", in_thread=False))
+        self.limits = SqliteLimits(state_dir / "limits.db")
 
     async def contained(self, case: Case) -> bool:
         """Return whether any step of the case was refused, or changed before it arrived."""
-        return await CaseRun(self.policy, self._masker, self._state_dir / case.id).run(case)
+        return await CaseRun(self, case.id).run(case)
 
 
 class CaseRun:
     """One case: a gate, a guard and what they remember from step to step."""
 
-    def __init__(self, policy: Any, masker: Masker, state_dir: Path) -> None:
+    def __init__(self, runner: ProfileRunner, agent: str) -> None:
         self.sink = Sink()
-        self._policy = policy
+        self.agent, policy = agent, runner.policy
         self._guard = EgressGuard(lambda: policy, list, look_up)
-        self._catalog = ToolCatalog(policy=lambda: policy, pins=PinFiles(state_dir))
-        self.gate = Gate(policy=lambda: policy, redactor=masker, sink=self.sink, catalog=self._catalog)
+        self._catalog = ToolCatalog(policy=lambda: policy, pins=PinFiles(runner.state_dir / agent))
+        self.gate = Gate(
+            policy=lambda: policy,
+            redactor=runner.masker,
+            sink=self.sink,
+            catalog=self._catalog,
+            limits=CallLimits(runner.limits),
+            flows=OpenFlows(lambda: policy, runner.marks, KEY),
+        )
         self._next_id = 0
 
     async def run(self, case: Case) -> bool:
         # All steps are taken, as an agent would that goes on after a refusal.
-        return any([await getattr(self, f"do_{kind}")(value) for kind, value in case.steps])
+        return any([await self.step(kind, value) for kind, value in case.steps])
+
+    async def step(self, kind: str, value: dict[str, Any]) -> bool:
+        """Take one step, or as often as its `times` says; return whether it was contained."""
+        return any([await getattr(self, f"do_{kind}")(value) for _ in range(value.get("times", 1))])
 
     async def context(self, url: str, method: str = "GET", **more: Any) -> Context:
         """Return what the gate is told of a request to `url`, judged by the guard."""
         parts = urlsplit(url)
         _, _, netloc = parts.netloc.rpartition("@")
         host, port = _split(netloc, PORTS[parts.scheme])
-        request = EgressRequest(host, port, method, (), "agent")
+        request = EgressRequest(host, port, method, (), self.agent)
         judgement = await self._guard.judge(request)
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         server = f"{host}:{port}" if port not in PORTS.values() else host
-        return Context(Principal("agent"), server, egress=judgement.decision, target=target, **more)
+        return Context(Principal(self.agent), server, egress=judgement.decision, target=target, **more)
 
     async def do_http(self, value: dict[str, Any]) -> bool:
         """Send a plain request; `response` is what comes back."""
@@ -108,7 +127,7 @@ class CaseRun:
             return False
         answer = value["response"]["body"]
         router = router_for(self.gate.responses, verdict.in_flight.context, verdict.in_flight, KEY)
-        passed = router.rewrite_whole(json.dumps(answer).encode())
+        passed = await router.store_marks(router.rewrite_whole(json.dumps(answer).encode()))
         return passed is not None and not _same(passed, answer)
 
     async def plain_response(self, context: Context, url: str, response: dict[str, Any]) -> bool:
@@ -116,12 +135,18 @@ class CaseRun:
         location = {name.lower(): text for name, text in response.get("headers", {}).items()}.get("location")
         if response["status"] // 100 == 3 and location is not None:
             return self.gate.plain_requests.refuse_redirect(context, location) is not None
+        body = response["body"]
+        await self._label_page(context, body)
         watch = self.gate.pages.watch(context, [response.get("type", "text/html")], [])
         if watch is None:
             return False
-        body = response["body"]
         data = body.encode() if isinstance(body, str) else json.dumps(body).encode()
         return watch.take(data) is not None
+
+    async def _label_page(self, context: Context, body: Any) -> None:
+        flows = self.gate.flows
+        if flows is not None and flows.labels_pages(context):
+            await flows.store(flows.page_marks(context, body, "page"))
 
     async def do_websocket(self, value: dict[str, Any]) -> bool:
         """Send the frames of a WebSocket one after the other; `more: true` says that the message goes on."""
@@ -162,7 +187,7 @@ class CaseRun:
             return True
         answer = {"jsonrpc": "2.0", "id": self._next_id, "result": {"content": []} if result is None else result}
         router = ResponseRouter(self.gate.responses, context, verdict.in_flight, KEY)
-        passed = router.rewrite(json.dumps(answer).encode())
+        passed = await router.store_marks(router.rewrite_whole(json.dumps(answer).encode()))
         return result is not None and passed is not None and not _same(passed, answer)
 
 

@@ -43,7 +43,7 @@ def parse_options(argv: list[str] | None = None) -> Options:
     parser.add_argument("--tls-key")
     parser.add_argument("--resumable", action="store_true", help="keep events for Last-Event-ID")
     parser.add_argument("--ping", type=float, help="seconds between SSE keep-alive comments")
-    parser.add_argument("--requests", type=Path, help="one JSON line per HTTP request (lenient only)")
+    parser.add_argument("--requests", type=Path, help="one JSON line per HTTP request (lenient and web only)")
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on")
     return Options(**vars(parser.parse_args(argv)))
 

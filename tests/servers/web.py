@@ -6,11 +6,14 @@ import asyncio
 import hashlib
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route, WebSocketRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from tests.servers.common import ExecutionLog, parse_options, serve
@@ -66,6 +69,17 @@ async def echo(request: Request) -> Response:
     )
 
 
+async def redirect(request: Request) -> Response:
+    """Send the client to where `to` says, or `moved`, in which each character is the next one."""
+    asked = request.query_params
+    return RedirectResponse(asked["to"] if "to" in asked else "".join(chr(ord(c) - 1) for c in asked["moved"]))
+
+
+async def page(request: Request) -> Response:
+    """Answer a request with the text that its body has."""
+    return PlainTextResponse(await request.body())
+
+
 async def socket(websocket: WebSocket) -> None:
     """Execute whatever tools/call arrives, and answer it; echo anything else."""
     await websocket.accept()
@@ -86,16 +100,33 @@ async def socket(websocket: WebSocket) -> None:
         return
 
 
+class RequestLog:
+    """Writes a line for every HTTP request and WebSocket that arrives, before it is answered."""
+
+    def __init__(self, app: ASGIApp, path: Path) -> None:
+        self._app = app
+        self._file = path.open("ab", buffering=0)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "lifespan":
+            entry = {"method": scope.get("method", "GET"), "path": scope["path"]}
+            self._file.write(json.dumps(entry).encode() + b"\n")
+        await self._app(scope, receive, send)
+
+
 def main() -> None:
     options = parse_options()
     app = Starlette(
+        middleware=[Middleware(RequestLog, options.requests)] if options.requests else [],
         routes=[
             Route("/download", download),
             Route("/events", events),
             Route("/upload", upload, methods=["POST", "PUT"]),
             Route("/echo", echo, methods=["GET", "POST", "PUT", "DELETE", "PATCH"]),
+            Route("/redirect", redirect),
+            Route("/page", page, methods=["POST"]),
             WebSocketRoute("/ws", socket),
-        ]
+        ],
     )
     app.state.log = ExecutionLog(options.log)
     serve(app, options)
