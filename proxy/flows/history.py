@@ -122,7 +122,7 @@ class AgentHistory:
         return bool(self._of_run or self._of_value)
 
     def find(
-        self, prints: frozenset[int], run: int, kinds: Collection[int], counts: Callable[[Mark], bool]
+        self, prints: Collection[int], run: int, kinds: Collection[int], counts: Callable[[Mark], bool]
     ) -> Found | None:
         """Return the mark, of those that count, whose data is most of what goes out; None where there is too little.
 
@@ -130,13 +130,16 @@ class AgentHistory:
         """
         runs, values = Counter[int](), Counter[int]()
         of_run, of_value, numbered = self._of_run, self._of_value, self._numbered
-        for each in [each for each in prints if each in of_run]:
+        # Nearly nothing of what goes out is found, so the search is a set operation, and the rest is for what is left.
+        for each in of_run.keys() & prints:
             runs.update(of_run[each])
-        if kinds and (firsts := [each for each in prints if each in of_value]):
+        if kinds and of_value and (firsts := of_value.keys() & prints):
             ends = {each & -MAX_KINDS for each in prints}
             for first in firsts:
                 fitting = [(last, number) for last, number in of_value[first] if last % MAX_KINDS in kinds]
                 values.update({number for last, number in fitting if last & -MAX_KINDS in ends})
+        if not runs and not values:
+            return None
         least = runs_in(run)
         found = [
             Found(mark, runs[number], values[number])

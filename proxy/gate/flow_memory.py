@@ -59,7 +59,7 @@ class OwnWords:
         said = self._said.get(agent)
         if not said:
             return kept
-        own = printer.every([said])
+        own = set(printer.every([said]))
         return kept._replace(
             runs=kept.runs - own,
             values=frozenset(pair for pair in kept.values if pair[0] not in own),
