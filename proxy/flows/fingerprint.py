@@ -104,7 +104,7 @@ class Fingerprinter:
         # As one text: what is done for each offset is done once.
         plain = _BETWEEN.join(plains).translate(_HALVED)
         blocks.extend(_aligned(plain, range(GRAM)))
-        blocks.extend(_halves(plain))
+        blocks.append(_halves(plain))
         return self._encrypt(b"".join(blocks))
 
     def _pairs(self, values: Sequence[tuple[int, bytes]]) -> frozenset[tuple[int, int]]:
@@ -131,15 +131,13 @@ def _aligned(plain: bytes, offsets: Iterable[int]) -> Iterator[bytes]:
         yield plain[offset : offset + whole]
 
 
-def _halves(plain: bytes) -> Iterator[bytes]:
-    """Yield every run of 8 bytes as a block of its own, the rest of which is zero."""
+def _halves(plain: bytes) -> bytes:
+    """Return every run of 8 bytes as a block of its own, the rest of which is zero."""
     size = len(plain)
-    for offset in range(min(_HALF, size)):
-        if (count := (size - offset) // _HALF) <= 0:
-            return
-        blocks = array("Q", bytes(GRAM * count))
-        blocks[::2] = array("Q", plain[offset : offset + count * _HALF])
-        yield blocks.tobytes()
+    runs = b"".join([plain[offset : offset + (size - offset & -_HALF)] for offset in range(min(_HALF, size))])
+    blocks = array("Q", bytes(2 * len(runs)))
+    blocks[::2] = array("Q", runs)
+    return blocks.tobytes()
 
 
 def _ends(value: bytes) -> tuple[bytes, bytes]:

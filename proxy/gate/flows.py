@@ -141,7 +141,7 @@ class FlowGate:
         """Return the decision on a call once flows are considered."""
         check, call = state.flows, state.call
         assert call is not None
-        if check is None or not check.applying.flows or check.history is None:
+        if check is None or not check.applying.flows or check.history is None or not check.history.marks:
             return decision
         hits = [hit for flow in check.applying.flows if (hit := self._judge_call(flow, call, state, check)) is not None]
         return self._weigh(hits, check, decision) if hits else decision
