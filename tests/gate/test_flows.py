@@ -389,3 +389,20 @@ async def test_a_result_too_large_to_fingerprint_stops_all_or_is_sampled(tmp_pat
     await sampled.read("wiki", "read_page", words)
     assert await sampled.send("web", "post", {"body": "nothing of it at all"}) is None
     assert await sampled.send("web", "post", {"body": words[5000:12000]}) is not None
+
+
+@pytest.mark.parametrize("session", ["s1", None])
+async def test_the_result_of_a_task_is_labelled(world: FlowWorld, session: str | None) -> None:
+    """The call that began the task brings no content; what brings it later names no tool."""
+    begun = await world.ask("wiki", "read_page", {}, session=session)
+    task = {"taskId": "t1", "status": "working", "ttl": None, "createdAt": "2026-01-01T00:00:00Z"}
+    await world.answer(begun, {"task": task})
+    assert await world.send("web", "post", {"body": RUN}) is None
+    context = world.context("wiki", session=session)
+    message = {"jsonrpc": "2.0", "id": 77, "method": "tasks/result", "params": {"taskId": "t1"}}
+    asked = await world.gate.requests.inspect(json.dumps(message).encode(), context)
+    assert isinstance(asked, Forward)
+    await world.answer(asked, PAGE)
+    denial = await world.send("web", "post", {"body": RUN[5:]})
+    assert denial is not None
+    assert (denial["reason"], denial["source"]["audit_id"]) == ("flow_denied", asked.in_flight.call_id)
