@@ -238,6 +238,14 @@ class FlowGate:
         brought = {name: part for name, part in value.items() if name in ("result", "error", "params")}
         return self._marks(flows, in_flight.context, call, in_flight.call_id, labels, brought)
 
+    def labels_result(self, in_flight: InFlightCall) -> bool:
+        """Return whether what a server sends for a call may have labels that a flow asks about."""
+        policy, call = self._policy(), in_flight.call
+        if (flows := policy.flows) is None:
+            return False
+        rules = policy.applying(call).labels if call.method else flows.unmatched(call.server, call.agent)
+        return in_flight.call_id in self._noted or any(flows.lasts(rule.labels) > 0 for rule in rules)
+
     def _marks(
         self,
         flows: CompiledFlows,

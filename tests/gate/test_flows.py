@@ -14,6 +14,7 @@ import pytest
 
 from proxy.core.model import Forward
 from proxy.errors import StoreUnavailableError
+from proxy.gate.router import ResponseRouter
 from proxy.store.sqlite import SqliteDatabase
 from tests.support.flow_fixture import WIKI, FlowWorld, open_world
 
@@ -406,3 +407,15 @@ async def test_the_result_of_a_task_is_labelled(world: FlowWorld, session: str |
     denial = await world.send("web", "post", {"body": RUN[5:]})
     assert denial is not None
     assert (denial["reason"], denial["source"]["audit_id"]) == ("flow_denied", asked.in_flight.call_id)
+
+
+@pytest.mark.parametrize("body", [PAGE, f"\ufeff{{{PAGE}", '{"result": "' + PAGE, f"<p>{PAGE}</p>"])
+async def test_a_labelled_result_that_cannot_be_read_is_withheld(world: FlowWorld, body: str) -> None:
+    """Nothing would be known of it, and a lax client might read it."""
+    for server, passes in (("wiki", False), ("elsewhere", True)):
+        verdict = await world.ask(server, "read_page", {})
+        assert isinstance(verdict, Forward)
+        router = ResponseRouter(world.gate.responses, verdict.in_flight.context, verdict.in_flight)
+        given = await router.store_marks(router.rewrite_whole(body.encode()))
+        assert (given is None) is passes
+        assert given is None or b"turbine" not in b"".join(given)
