@@ -107,7 +107,7 @@ detectors: $(VENV)/.dev ## precision and recall of every detector on the labelle
 	$(BIN)/python scripts/detector_corpora.py $(ARGS)
 
 .PHONY: flows
-flows: $(VENV)/.dev $(AGENTDOJO)/.installed ## AgentDojo's tasks and injections through the gate, without a model; about 10 minutes
+flows: $(VENV)/.dev $(AGENTDOJO)/.installed ## AgentDojo's tasks and injections through the gate, without a model; about 5 minutes, most of it to install
 	$(AGENTDOJO)/bin/python bench/agentdojo/record.py > $(AGENTDOJO)/runs.jsonl
 	$(BIN)/python -m bench.agentdojo.replay $(AGENTDOJO)/runs.jsonl $(ARGS)
 	$(BIN)/python -m bench.agentdojo.wire $(AGENTDOJO)/runs.jsonl

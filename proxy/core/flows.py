@@ -72,6 +72,12 @@ class FlowStore(Protocol):
     async def read(self, agent: str, after: int, now: float) -> FlowState:
         """Return the live entries of an agent whose number is above `after`, in their order, and its window."""
 
+    def version(self, *, windows: bool) -> object | None:
+        """Return what changes whenever marks were written, or, if asked for, somebody else wrote a window.
+
+        None where that cannot be told at once.
+        """
+
     async def put_window(self, agent: str, window: bytes, expires_at: float) -> None:
         """Store the ends of what an agent sent."""
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from dataclasses import dataclass, replace
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 from proxy.core.flows import Cleared, FlowEntry, Mark
 from proxy.flows.fingerprint import MAX_KINDS, Kept, runs_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 MAX_RUNS: Final = 1 << 16  # fingerprints of one agent
 MAX_MARKS: Final = 1024
@@ -57,15 +58,21 @@ class AgentHistory:
         self.runs = 0  # fingerprints in memory
         # By number: a mark has many bytes to hash.
         self._numbered: dict[int, Mark] = {}
+        self._next_expiry = 0.0
+        self._known: set[int] = set()  # every fingerprint of a run, and the first of every value
         self._of_run: dict[int, tuple[int, ...]] = {}
         self._of_value: dict[int, tuple[tuple[int, int], ...]] = {}
 
-    def update(self, entries: Iterable[FlowEntry], now: float) -> None:
+    def update(self, entries: Sequence[FlowEntry], now: float) -> None:
         """Take what is new in the store, and drop what has expired. Raises ValueError for what is no mark."""
         self.now = now
+        if not entries and now < self._next_expiry:
+            return
         marks, before = list(self.marks), len(self.marks)
         added, cleared = list[Mark](), False
         for given in entries:
+            if given.number <= self.cursor:
+                continue  # two calls at once have read the same
             # What a replica with another key has fingerprinted cannot be looked for.
             foreign = isinstance(given, Mark) and given.shingles and unpack(given, self._key_id) is None
             entry = _bare(given) if isinstance(given, Mark) and foreign else given
@@ -87,10 +94,11 @@ class AgentHistory:
             self.marks = tuple(alive)
             for mark in added:
                 self._index(mark)
+        self._next_expiry = min((mark.expires_at for mark in self.marks), default=inf)
 
     def _rebuild(self, marks: Iterable[Mark]) -> None:
         # In place of the old ones, not in them: a thread may be looking something up.
-        self._of_run, self._of_value, self._numbered, self.runs = {}, {}, {}, 0
+        self._known, self._of_run, self._of_value, self._numbered, self.runs = set(), {}, {}, {}, 0
         self.marks = tuple(marks)
         for mark in self.marks:
             self._index(mark)
@@ -100,6 +108,7 @@ class AgentHistory:
         assert kept is not None
         self._numbered[number] = mark
         self.runs += len(kept.runs) + 2 * len(kept.values)
+        self._known.update(kept.runs, [first for first, _ in kept.values])
         for run in kept.runs:
             self._of_run[run] = (*self._of_run.get(run, ()), number)
         for first, last in kept.values:
@@ -122,21 +131,25 @@ class AgentHistory:
         return bool(self._of_run or self._of_value)
 
     def find(
-        self, prints: frozenset[int], run: int, kinds: Collection[int], counts: Callable[[Mark], bool]
+        self, prints: Collection[int], run: int, kinds: Collection[int], counts: Callable[[Mark], bool]
     ) -> Found | None:
         """Return the mark, of those that count, whose data is most of what goes out; None where there is too little.
 
         `run` is how many characters in a row make it the same data; one value of one of `kinds` is enough.
         """
         runs, values = Counter[int](), Counter[int]()
-        of_run, of_value, numbered = self._of_run, self._of_value, self._numbered
-        for each in [each for each in prints if each in of_run]:
-            runs.update(of_run[each])
-        if kinds and (firsts := [each for each in prints if each in of_value]):
-            ends = {each & -MAX_KINDS for each in prints}
-            for first in firsts:
-                fitting = [(last, number) for last, number in of_value[first] if last % MAX_KINDS in kinds]
-                values.update({number for last, number in fitting if last & -MAX_KINDS in ends})
+        known, of_run, of_value, numbered = self._known, self._of_run, self._of_value, self._numbered
+        # Nearly nothing of what goes out is found, so the search is one set operation, the rest for what is left.
+        if not (hits := known.intersection(prints)):
+            return None
+        for each in hits:
+            runs.update(of_run.get(each, ()))
+        if kinds and (firsts := [each for each in hits if each in of_value]):
+            fitting = [end for first in firsts for end in of_value[first] if end[0] % MAX_KINDS in kinds]
+            # The kind has the place of the lowest bits: whichever these were, it is the same value.
+            wanted = {last & -MAX_KINDS | bits for last, _ in fitting for bits in range(MAX_KINDS)}
+            ends = {each & -MAX_KINDS for each in wanted.intersection(prints)}
+            values.update(number for last, number in fitting if last & -MAX_KINDS in ends)
         least = runs_in(run)
         found = [
             Found(mark, runs[number], values[number])

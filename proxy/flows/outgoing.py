@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from proxy.flows.fingerprint import Fingerprinter, Kept, disguises, normalise
+from proxy.flows.fingerprint import GRAM, Fingerprinter, Kept, disguises, normalise
 from proxy.flows.readings import MAX_TEXT, Reading, Text, decoded, read_value
 from proxy.flows.telling_values import KINDS, short_words, values_in
 
@@ -22,7 +22,7 @@ MAX_TAILS: Final = 32
 class Outgoing:
     """The fingerprints of what goes out, the ends of its texts by name, and whether all of it was read."""
 
-    prints: frozenset[int]
+    prints: Collection[int]
     tails: Mapping[str, bytes]
     complete: bool
 
@@ -48,12 +48,14 @@ def look(printer: Fingerprinter, texts: Sequence[Text], tails: Mapping[str, byte
     for name, text in texts:
         plain = normalise(text[-4 * TAIL :] if len(text) > 4 * TAIL else text)
         if before := ends.get(name, tails.get(name, b"")):
-            joined = before + normalise(text[: 4 * TAIL])
-            plains.extend(disguises(joined[: 3 * TAIL]))
-            words |= short_words(joined.decode("utf-8", "ignore")) if len(joined) <= TAIL else set()
+            start = normalise(text[: 4 * TAIL])
+            # Runs that lie in this text alone are found above.
+            plains.extend(disguises(before + start[: GRAM - 1]))
+            if len(before) + len(start) <= TAIL:
+                words |= short_words((before + start).decode("utf-8", "ignore"))
         ends[name] = (before + plain)[-TAIL:] if len(plain) < TAIL else plain[-TAIL:]
     kept = {**tails, **ends}
-    return Outgoing(frozenset(printer.every(plains, words)), dict(list(kept.items())[-MAX_TAILS:]), complete)
+    return Outgoing(printer.every(plains, words), dict(list(kept.items())[-MAX_TAILS:]), complete)
 
 
 def read_outgoing(value: Json) -> Reading:

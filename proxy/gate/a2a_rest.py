@@ -60,6 +60,7 @@ class RestRouter(ResponseRouter):
             return self._unreadable(body)
         wrapped = {"id": self.in_flight.message.id, "result": value}
         observed = self._responses.observe(self.in_flight, wrapped, body)
+        self._bring(self.in_flight, observed)
         if observed is wrapped:
             return None
         return [reencode(observed["result"] if "result" in observed else rest_error(observed))]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from proxy.flows.history import AgentHistory
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from proxy.flows.fingerprint import Fingerprinter, Kept
 
 MAX_AGENTS: Final = 1000
@@ -15,27 +18,37 @@ MAX_RUNS: Final = 1 << 18  # fingerprints of all agents: about 32 MB
 OWN_BYTES: Final = 1 << 13
 
 
+@dataclass(slots=True)
+class AgentMemory:
+    """What is known of one agent, and the version of the store that says so; the ends of what it sent expire."""
+
+    history: AgentHistory
+    version: object | None = None
+    tails: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    tails_expire: float = 0.0
+
+
 class Histories:
-    """The histories of the agents that called last. What is dropped is read again from the store."""
+    """What is known of the agents that called last. What is dropped is read again from the store."""
 
     def __init__(self, key_id: int) -> None:
         self._key_id = key_id
-        self._known: OrderedDict[str, AgentHistory] = OrderedDict()
+        self._known: OrderedDict[str, AgentMemory] = OrderedDict()
 
-    def of(self, agent: str) -> AgentHistory:
-        """Return the history of an agent, an empty one where none is known."""
-        history = self._known.get(agent)
-        if history is None:
-            history = self._known[agent] = AgentHistory(self._key_id)
+    def of(self, agent: str) -> AgentMemory:
+        """Return what is known of an agent: nothing, where it is new."""
+        known = self._known.get(agent)
+        if known is None:
+            known = self._known[agent] = AgentMemory(AgentHistory(self._key_id))
         self._known.move_to_end(agent)
-        return history
+        return known
 
     def trim(self) -> None:
         """Drop the histories of those that called longest ago, past the bounds."""
-        total = sum(history.runs for history in self._known.values())
+        total = sum(known.history.runs for known in self._known.values())
         while len(self._known) > 1 and (len(self._known) > MAX_AGENTS or total > MAX_RUNS):
             _, oldest = self._known.popitem(last=False)
-            total -= oldest.runs
+            total -= oldest.history.runs
 
 
 class OwnWords:
@@ -59,7 +72,7 @@ class OwnWords:
         said = self._said.get(agent)
         if not said:
             return kept
-        own = printer.every([said])
+        own = set(printer.every([said]))
         return kept._replace(
             runs=kept.runs - own,
             values=frozenset(pair for pair in kept.values if pair[0] not in own),

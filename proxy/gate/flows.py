@@ -5,13 +5,10 @@ Where the store does not answer, nothing passes that a flow is about: neither th
 
 from __future__ import annotations
 
-import json
-import secrets
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import structlog
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from proxy.core.flows import Mark
 from proxy.core.model import Call, Context, Decision, InFlightCall, JsonObject, Outcome
@@ -22,7 +19,8 @@ from proxy.flows.matching import match_flow
 from proxy.flows.outgoing import Outgoing, keep, look, read_outgoing
 from proxy.flows.readings import read_value
 from proxy.gate.event_recorder import TRACE_PARENT
-from proxy.gate.flow_memory import OWN_BYTES, Histories, OwnWords
+from proxy.gate.flow_memory import OWN_BYTES, OwnWords
+from proxy.gate.flow_recall import FlowRecall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -41,8 +39,6 @@ DENIED: Final = "flow_denied"
 TWO_PHASE: Final = "two_phase_required"
 _STRICTNESS: Final = {"report": 0, "two_phase": 1, "deny": 2}
 _MAX_NOTED: Final = 10_000
-_NONCE: Final = 12
-WINDOW_SECONDS: Final = 3600.0
 
 
 class FlowPolicy(Protocol):
@@ -112,12 +108,11 @@ class FlowGate:
         self._policy = policy
         self._store = store
         self._printer = Fingerprinter(key)
-        self._seal = AESGCM(key)
         self._redactor = redactor
         self._recorder = recorder
         self._clock = clock
         self._catalog = catalog
-        self._histories = Histories(self._printer.key_id)
+        self._recall = FlowRecall(store, key, self._printer.key_id, clock)
         self._own = OwnWords()
         self._noted: dict[str, tuple[str, ...]] = {}
 
@@ -137,23 +132,16 @@ class FlowGate:
         applying = policy.applying(call)
         state.flows = FlowCheck(applying, None, {})
         if applying.needs_history:
-            history, tails = await self._load(call.agent)
+            history, tails = await self._recall.load(call.agent)
             state.flows.history, state.flows.tails = history, tails
-            state.call = replace(call, history=history)
-
-    async def _load(self, agent: str) -> tuple[AgentHistory, Mapping[str, bytes]]:
-        history, now = self._histories.of(agent), self._clock()
-        found = await self._store.read(agent, history.cursor, now)
-        history.update(found.entries, now)
-        if found.entries:
-            self._histories.trim()
-        return history, self._unseal(agent, found.window)
+            if applying.asks:
+                state.call = replace(call, history=history)
 
     def judge(self, state: CallState, decision: Decision) -> Decision:
         """Return the decision on a call once flows are considered."""
         check, call = state.flows, state.call
         assert call is not None
-        if check is None or not check.applying.flows or check.history is None:
+        if check is None or not check.applying.flows or check.history is None or not check.history.marks:
             return decision
         hits = [hit for flow in check.applying.flows if (hit := self._judge_call(flow, call, state, check)) is not None]
         return self._weigh(hits, check, decision) if hits else decision
@@ -213,36 +201,16 @@ class FlowGate:
         assert call is not None
         if check is None:
             return
-        now, agent = self._clock(), call.agent
+        agent = call.agent
         steps = [step for step in check.applying.steps if step.fits(call)]
         if steps:
-            trace, context = trace_of(state.context, state), state.context
+            trace, context, now = trace_of(state.context, state), state.context, self._clock()
             await self._store.add(
                 [_mark(context, call, state.call_id, (step.label,), now, step.lasts, trace=trace) for step in steps]
             )
-        await self._remember_sent(agent, list(check.looked.values()), now)
+        await self._recall.remember_sent(agent, list(check.looked.values()))
         if check.history is not None and not check.history.has_prints:
             self._own.add(agent, normalise(read_value(call.arguments).whole[:OWN_BYTES]))
-
-    async def _remember_sent(self, agent: str, looked: Sequence[Outgoing], now: float) -> None:
-        if looked:
-            tails = {name: tail for sent in looked for name, tail in sent.tails.items()}
-            await self._store.put_window(agent, self._sealed(agent, tails), now + WINDOW_SECONDS)
-
-    def _sealed(self, agent: str, tails: Mapping[str, bytes]) -> bytes:
-        """Return the ends of what an agent sent, encrypted: the store has no content."""
-        nonce = secrets.token_bytes(_NONCE)
-        plain = json.dumps({name: tail.decode("utf-8", "ignore") for name, tail in tails.items()}).encode()
-        return self._printer.key_id.to_bytes(8) + nonce + self._seal.encrypt(nonce, plain, agent.encode())
-
-    def _unseal(self, agent: str, window: bytes | None) -> Mapping[str, bytes]:
-        """Return the ends of what an agent sent, none where another key sealed them; raises where they were changed."""
-        ours = self._printer.key_id.to_bytes(8)
-        if window is None or window[:8] != ours:
-            return {}
-        nonce, sealed = window[8 : 8 + _NONCE], window[8 + _NONCE :]
-        plain = self._seal.decrypt(nonce, sealed, agent.encode())
-        return {name: tail.encode() for name, tail in json.loads(plain).items()}
 
     # What comes in.
 
@@ -269,6 +237,14 @@ class FlowGate:
         labels = policy.applying(call).labels if call.method else flows.unmatched(call.server, call.agent)
         brought = {name: part for name, part in value.items() if name in ("result", "error", "params")}
         return self._marks(flows, in_flight.context, call, in_flight.call_id, labels, brought)
+
+    def labels_result(self, in_flight: InFlightCall) -> bool:
+        """Return whether what a server sends for a call may have labels that a flow asks about."""
+        policy, call = self._policy(), in_flight.call
+        if (flows := policy.flows) is None:
+            return False
+        rules = policy.applying(call).labels if call.method else flows.unmatched(call.server, call.agent)
+        return in_flight.call_id in self._noted or any(flows.lasts(rule.labels) > 0 for rule in rules)
 
     def _marks(
         self,
@@ -326,7 +302,7 @@ class FlowGate:
         check = FlowCheck(applying, None, {})
         if not applying.flows:
             return check
-        check.history, check.tails = await self._load(agent)
+        check.history, check.tails = await self._recall.load(agent)
 
         def outgoing() -> Outgoing:
             if "" not in check.looked:
@@ -340,7 +316,7 @@ class FlowGate:
         hits = [hit for hit in found if hit is not None]
         self._weigh(hits, check, Decision(Outcome.ALLOW, "default_allow"))
         if check.hit is None:
-            await self._remember_sent(agent, list(check.looked.values()), self._clock())
+            await self._recall.remember_sent(agent, list(check.looked.values()))
         return check
 
     def labels_pages(self, context: Context) -> bool:

@@ -228,7 +228,12 @@ def without_arguments(message: Message) -> Message:
         kept = {name: True for name in ("cursor", "task") if params.get(name) is not None}
         if isinstance(wanted := params.get("notifications"), dict):
             kept["notifications"] = {"toolsListChanged": wanted.get("toolsListChanged") is True}
-    return Message(message.kind, {"params": kept}, message.method, message.id)
+    return Message(message.kind, {**envelope(message), "params": kept}, message.method, message.id)
+
+
+def envelope(message: Message) -> JsonObject:
+    """Return what tells a JSON-RPC message from a call in plain HTTP (`is_rest`): its answer is read otherwise."""
+    return {"jsonrpc": "2.0"} if "jsonrpc" in message.value else {}
 
 
 def _key(context: Context, message_id: object) -> Key | None:

@@ -20,6 +20,7 @@ def to_json(in_flight: model.InFlightCall) -> str:
         {
             "call_id": in_flight.call_id,
             "message": {"id": message.id, "method": message.method, "params": message.params},
+            "envelope": {"jsonrpc": "2.0"} if "jsonrpc" in message.value else {},
             "principal": asdict(context.principal),
             "context": {name: getattr(context, name) for name in _CONTEXT},
             "call": {name: getattr(in_flight.call, name) for name in _CALL},
@@ -42,7 +43,12 @@ def from_json(text: str, *, is_open: bool) -> model.InFlightCall:
     started, forwarded = value["times"]
     return model.InFlightCall(
         call_id=value["call_id"],
-        message=model.Message(model.Kind.REQUEST, {"params": message["params"]}, message["method"], message["id"]),
+        message=model.Message(
+            model.Kind.REQUEST,
+            {**value["envelope"], "params": message["params"]},
+            message["method"],
+            message["id"],
+        ),
         context=model.Context(principal=model.Principal(**value["principal"]), **value["context"]),
         call=model.Call(**value["call"], hints=model.Hints(**value["hints"])),
         decision=model.Decision(

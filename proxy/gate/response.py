@@ -250,6 +250,8 @@ class ResponseGate:
         # What no rule would have masked is no worse for being unreadable; a tool list would be shown unfiltered.
         masking = any("result" in r.on and r.action != "report" for r in in_flight.decision.redactions)
         masking = masking or self._screen.must_read(in_flight)
+        # Some client may read it, and then has something that nothing is known of.
+        masking = masking or (self._flows is not None and self._flows.labels_result(in_flight))
         if message.id is None or not (masking or message.method == TOOLS_LIST):
             return None
         return self._withheld(in_flight, message.id, "unreadable_response")

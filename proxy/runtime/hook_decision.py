@@ -28,8 +28,7 @@ from proxy.errors import ConfigError
 from proxy.gate.gate import Gate, OpenFlows
 from proxy.gate.limits import CallLimits
 from proxy.runtime.halt_watcher import read_halts
-from proxy.runtime.wiring import flow_key, open_limits, preload
-from proxy.store.flow_store import FlowMarks
+from proxy.runtime.wiring import flow_key, open_limits, open_marks, preload
 from proxy.store.open_store import open_database
 from proxy.system.terminal_text import printable_lines
 
@@ -113,7 +112,8 @@ async def _ask(settings: Settings, asked: Asked) -> Answered:
     log = RunLog(settings.state_dir, max_bytes=settings.audit_log_limit)
     audit = AuditPipeline(settings, log, adopts_all=False)
     database = open_database(settings.postgres, settings.state_dir)
-    flows = OpenFlows(preloaded.policy.current, FlowMarks(database), flow_key(settings, os.environ))
+    marks = open_marks(settings, database)
+    flows = OpenFlows(preloaded.policy.current, marks, flow_key(settings, os.environ))
     try:
         gate = Gate(
             policy=lambda: HookPolicy(preloaded.policy.current()),
@@ -130,6 +130,7 @@ async def _ask(settings: Settings, asked: Asked) -> Answered:
         gate.threads.close()
         return _answered(verdict)
     finally:
+        await marks.close()
         await database.close()
         await asyncio.to_thread(audit.close)
 

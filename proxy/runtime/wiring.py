@@ -30,6 +30,7 @@ from proxy.redact.reloader import LiveMasker
 from proxy.runtime.halt_watcher import HaltWatcher, read_halts
 from proxy.runtime.pin_watcher import watch_approvals
 from proxy.store.flow_store import FlowMarks
+from proxy.store.flow_windows import WINDOWS_FILE, WindowFile
 from proxy.store.halt_file import HaltFile
 from proxy.store.halt_store import CHANNEL as HALTS_CHANNEL
 from proxy.store.halt_store import Halts
@@ -157,7 +158,7 @@ class Components:
         halts = read_halts(settings.state_dir)
         self.halt_watcher = HaltWatcher(halts, self.halt_file, self.halt_store, self._halts_changed)
         self.notifier = _open_notifier(settings, self._database, self.two_phase)
-        self.marks = FlowMarks(self._database, _open_reader(settings))
+        self.marks = open_marks(settings, self._database)
         self.gate = Gate(
             two_phase=self.two_phase,
             catalog=catalog,
@@ -242,11 +243,12 @@ def flow_key(settings: Settings, environ: Mapping[str, str]) -> bytes:
     return read_or_make_key(settings.state_dir / "keys" / "flows.key", FLOW_KEY_BYTES)
 
 
-def _open_reader(settings: Settings) -> Database | None:
-    """Return what marks are read with on the event loop itself: a file's reader waits for nobody."""
+def open_marks(settings: Settings, database: Database) -> FlowMarks:
+    """Return the store of marks. Those on a file are read on the event loop itself: a reader waits for nobody."""
     if settings.postgres:
-        return None
-    return open_database(None, settings.state_dir, timeout=READ_SECONDS, in_thread=False)
+        return FlowMarks(database)
+    reader = open_database(None, settings.state_dir, timeout=READ_SECONDS, in_thread=False)
+    return FlowMarks(database, reader, WindowFile(settings.state_dir / WINDOWS_FILE))
 
 
 def _open_sampler(settings: Settings) -> Sampler | None:

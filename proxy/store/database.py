@@ -47,6 +47,10 @@ class Database(Protocol):
     async def transaction[T](self, work: Work[T], *, read_only: bool = False) -> T:
         """Run `work` in one transaction and return its result. It may await nothing but the transaction's `fetch`."""
 
+    def version(self) -> object | None:
+        """Return, at once, what changes whenever another connection has committed; None where that cannot be told."""
+        return None
+
     async def check(self) -> None:
         """Reach the database once. Raises SchemaError where its schema is not the one this version needs."""
 

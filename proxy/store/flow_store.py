@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from proxy.store.database import Database, Row, Transaction
+    from proxy.store.flow_windows import WindowFile
 
 SQL: Final = Queries("flows")
 MAX_WITH_PRINTS: Final = 1024  # marks of an agent that keep their fingerprints
@@ -20,11 +22,22 @@ MARK, CLEARED = "mark", "cleared"
 
 
 class FlowMarks:
-    """A `flows.FlowStore` on a database. Reads may go to a `reader`: another connection to the same database."""
+    """A `flows.FlowStore` on a database.
 
-    def __init__(self, database: Database, reader: Database | None = None) -> None:
+    Reads may go to a `reader`: another connection to the same database. The ends of what agents sent may be in a file
+    of their own.
+    """
+
+    def __init__(self, database: Database, reader: Database | None = None, windows: WindowFile | None = None) -> None:
         self._database = database
         self._reader = reader or database
+        self._windows = windows
+
+    def version(self, *, windows: bool) -> object | None:
+        # A connection does not tell of its own writes: only one that is for reading alone tells of all.
+        if self._windows is None or self._reader is self._database or (marks := self._reader.version()) is None:
+            return None
+        return marks, self._windows.version() if windows else None
 
     async def add(self, marks: Sequence[Mark]) -> None:
         async def work(connection: Transaction) -> None:
@@ -37,12 +50,19 @@ class FlowMarks:
         async def work(connection: Transaction) -> FlowState:
             rows = await connection.fetch(SQL["read_marks"], pack(agent), after, float(now))
             # An agent that was never given anything has sent nothing that matters.
-            window = await connection.fetch(SQL["read_window"], pack(agent), float(now)) if rows or after else ()
+            asked = (rows or after) and self._windows is None
+            window = await connection.fetch(SQL["read_window"], pack(agent), float(now)) if asked else ()
             return FlowState([_entry(row) for row in rows], bytes(window[0][0]) if window else None)
 
-        return await self._reader.transaction(work, read_only=True)
+        state = await self._reader.transaction(work, read_only=True)
+        if self._windows is not None and (state.entries or after):
+            return FlowState(state.entries, self._windows.read(agent, float(now)))
+        return state
 
     async def put_window(self, agent: str, window: bytes, expires_at: float) -> None:
+        if self._windows is not None:
+            self._windows.put(agent, window, float(expires_at))
+            return
         await self._database.execute(SQL["put_window"], pack(agent), window, float(expires_at))
 
     async def clear(self, agent: str, label: str | None, by: str, now: float) -> int:
@@ -65,7 +85,9 @@ class FlowMarks:
         return [unpack(row[0]) for row in await self._reader.fetch(SQL["marked_agents"], float(now))]
 
     async def close(self) -> None:
-        """Release the reader; the database is for others to close."""
+        """Release the reader and the file; the database is for others to close."""
+        if self._windows is not None:
+            self._windows.close()
         if self._reader is not self._database:
             await self._reader.close()
 
@@ -74,6 +96,8 @@ class FlowMarks:
             await connection.fetch(SQL["delete_old_windows"], float(now))
             return len(await connection.fetch(SQL["delete_old_marks"], float(now)))
 
+        if self._windows is not None:
+            await asyncio.to_thread(self._windows.sweep, float(now))
         return await self._database.transaction(work)
 
 

@@ -46,7 +46,7 @@ class _SqliteTransaction:
         self._connection = connection
 
     async def fetch(self, sql: str, *values: Any) -> Sequence[Row]:
-        return self._connection.execute(_numbered(sql), values).fetchall()
+        return self._connection.execute(numbered(sql), values).fetchall()
 
 
 class SqliteDatabase(Database):
@@ -62,12 +62,26 @@ class SqliteDatabase(Database):
         self._connection: apsw.Connection | None = None
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store") if in_thread else None
         self._closed = False
+        self._opened = 0
 
     async def transaction[T](self, work: Work[T], *, read_only: bool = False) -> T:
         # IMMEDIATE takes the write lock first. A plain BEGIN takes it at the first change, and there SQLite refuses at
         # once, without waiting, if another process has written since this one began to read.
         begin = "BEGIN" if read_only else "BEGIN IMMEDIATE"
         return await self._in_thread(lambda: self._transact(begin, work))
+
+    def version(self) -> tuple[int, int] | None:
+        if self._thread is not None:
+            return None
+        if self._closed:
+            raise StoreUnavailableError(f"the store {self.path} is closed")
+        connection = self._open()
+        try:
+            # Exact: it begins a transaction, and so sees whatever was committed before.
+            version = int(connection.execute("PRAGMA data_version").fetchall()[0][0])  # type: ignore[arg-type]
+        except apsw.Error as error:
+            raise StoreUnavailableError(f"the store {self.path} cannot be used: {error}") from error
+        return self._opened, version
 
     async def check(self) -> None:
         await self._in_thread(self._open)
@@ -128,6 +142,7 @@ class SqliteDatabase(Database):
         if self._connection is None:
             try:
                 self._connection = _connect(self.path, self._timeout)
+                self._opened += 1
             except (apsw.Error, OSError) as error:
                 raise StoreUnavailableError(
                     f"the store {self.path} cannot be opened ({error})"
@@ -153,7 +168,7 @@ def _run[T](work: Awaitable[T]) -> T:
 
 
 @lru_cache(maxsize=256)
-def _numbered(sql: str) -> str:
+def numbered(sql: str) -> str:
     """Replace `$1` by `?1`: SQLite takes the former for a name."""
     return _MARK.sub(r"?\1", sql)
 

@@ -181,3 +181,33 @@ def test_the_installed_hook_works_as_the_client_runs_it(environment: None, tmp_p
     done = subprocess.run(["/bin/sh", "-c", command], input=sent, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["hookSpecificOutput"]["permissionDecision"] == "deny"
+
+
+SEQUENCE = """
+version: 1
+default: allow
+rules:
+  - id: write-then-run
+    action: deny
+    tools: [bash]
+    when: {after: {tools: [write], where: {arg: file_path, ends_with: .sh}}, within: 10m}
+"""
+
+
+def test_a_hook_remembers_what_came_before(ask: Ask, tmp_path: Path) -> None:
+    """Each call is decided by a process of its own: what came before is in the store."""
+    policy = tmp_path / "sequence.yaml"
+    policy.write_text(SEQUENCE)
+    shell = {"tool": "bash", "arguments": {"command": "sh x.sh"}}
+
+    def decided(sent: dict[str, Any]) -> str:
+        said: str = json.loads(ask(sent, "--policy", str(policy)).stdout)["decision"]
+        return said
+
+    assert decided(shell) == "allow"
+    assert decided({"tool": "write", "arguments": {"file_path": "notes.txt"}}) == "allow"
+    assert decided(shell) == "allow"
+    assert decided({"tool": "write", "arguments": {"file_path": "x.sh"}}) == "allow"
+    assert decided(shell) == "deny"
+    other = ask(shell, "--policy", str(policy), "--agent", "another")
+    assert json.loads(other.stdout)["decision"] == "allow"

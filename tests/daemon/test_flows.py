@@ -11,6 +11,8 @@ from typing import Any
 
 import httpx2
 import pytest
+from websockets.asyncio.client import connect
+from websockets.asyncio.server import ServerConnection, serve
 
 from tests.support.harness import Interlock, start_interlock
 from tests.support.timeouts import PATIENCE
@@ -157,7 +159,7 @@ def test_a_page_that_was_fetched_is_labelled(interlock: Interlock, port: int) ->
     with client(interlock) as made:
         assert made.post(f"http://closed.test:{port}/x", content=RUN).text == "ok"
         assert "turbine" in made.get(f"http://site.test:{port}/page").text
-        # Until what the page holds is stored, nothing passes: its client may have it a moment earlier.
+        # The client has the last byte before the fingerprints are stored; until then nothing passes.
         deadline = time.monotonic() + PATIENCE
         while made.post(f"http://closed.test:{port}/x", content="harmless words").text != "ok":
             assert time.monotonic() < deadline
@@ -178,3 +180,33 @@ def test_an_operator_sees_the_labels_and_clears_them(interlock: Interlock, port:
     with client(interlock) as made:
         assert made.post(f"http://web.test:{port}/x", content=RUN).text == "ok"
     assert "labels_cleared" in {event["kind"] for event in interlock.events()}
+
+
+async def test_what_came_over_a_websocket_does_not_leave_by_one(interlock: Interlock, port: int) -> None:
+    clear(interlock)
+    ran: list[str] = []
+
+    async def serve_calls(socket: ServerConnection) -> None:
+        async for text in socket:
+            message = json.loads(text)
+            ran.append(message["params"]["name"])
+            result = {"content": [{"type": "text", "text": PAGE}]}
+            await socket.send(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}))
+
+    async with serve(serve_calls, "127.0.0.1", 0) as server:
+        url = f"ws://mcp.test:{server.sockets[0].getsockname()[1]}/ws"
+        async with connect(url, proxy=interlock.proxy_url, open_timeout=PATIENCE) as socket:
+
+            async def ask(number: int, tool: str, body: str) -> Any:
+                params = {"name": tool, "arguments": {"body": body}}
+                call = {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
+                await socket.send(json.dumps(call))
+                return json.loads(await socket.recv())["result"]
+
+            assert "_meta" not in await ask(1, "read", "")
+            denial = (await ask(2, "post", RUN))["_meta"]["mcp-interlock/denial"]
+            assert (denial["reason"], denial["source"]["tool"]) == ("flow_denied", "read")
+            assert "_meta" not in await ask(3, "post", "harmless words")
+    with client(interlock) as made:
+        assert made.post(f"http://web.test:{port}/x", content=RUN).status_code == 403
+    assert ran == ["read", "post"]

@@ -10,12 +10,20 @@ import pytest
 
 from proxy.core.model import Answer, Forward, Pass, Reject
 from proxy.gate.a2a_rest import RestRouter, router_for
+from proxy.gate.router import ResponseRouter
 from tests.gate.test_incoming import CONTEXT, KEY, ORDER, World, rules
+from tests.support.flow_fixture import open_world
 
 AT = replace(CONTEXT, target="/v1/message:send", session=None)
 DENY = """rules:
   - {id: no-agents, action: deny, methods: [message/send], when: {arg: "**.text", contains: forbidden}}
   - {id: scrub, action: redact, detectors: [secrets]}
+"""
+AGENTS = """
+version: 1
+default: allow
+labels: [{id: peers, servers: [peer], methods: ["*"], gives: private}]
+flows: [{id: f, from: private, to: {tools: ["*"]}, by: content}]
 """
 TOKEN = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
 
@@ -66,6 +74,24 @@ async def test_secrets_are_masked_on_their_way_out_and_back(tmp_path):
     assert passed is not None
     assert TOKEN.encode() not in passed[0]
     assert [event.outcome for event in world.events if event.kind == "completed"] == ["done"]
+
+
+async def test_an_answer_to_a_message_in_json_rpc_is_read_as_one(tmp_path):
+    world = World(tmp_path, DENY)
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "t", "arguments": {}}}
+    verdict = await world.gate.requests.inspect(json.dumps(message).encode(), CONTEXT)
+    assert type(router_for(world.gate.responses, CONTEXT, verdict.in_flight, KEY)) is ResponseRouter
+
+
+async def test_what_an_agent_answers_is_labelled(tmp_path):
+    """A label is stored before the answer in plain HTTP is passed on."""
+    world = open_world(tmp_path, AGENTS)
+    context = world.context("peer", target="/v1/message:send")
+    verdict = await world.gate.requests.inspect(json.dumps(said("hello")).encode(), context)
+    assert isinstance(verdict, Forward)
+    router = router_for(world.gate.responses, context, verdict.in_flight, KEY)
+    assert router.rewrite_whole(json.dumps(said("the launch of the new turbine is in October")).encode()) is None
+    assert [mark.labels for mark in router.marks] == [("private",)]
 
 
 @pytest.mark.parametrize("body", [b"{", b"[]", b'{"a":1,"a":2}', b"a=1", b"\xff\xfe{\0}\0"])

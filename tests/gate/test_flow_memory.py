@@ -13,16 +13,16 @@ def test_the_histories_of_those_that_called_longest_ago_are_dropped(monkeypatch:
     monkeypatch.setattr(flow_memory, "MAX_AGENTS", 2)
     known = Histories(PRINTER.key_id)
     first = known.of("a")
-    first.update([mark()], 1.0)
+    first.history.update([mark()], 1.0)
     known.of("b")
     assert known.of("a") is first
     known.of("c")
     known.trim()
     assert known.of("a") is first
     known.trim()
-    assert known.of("b").cursor == 0
+    assert known.of("b").history.cursor == 0
     monkeypatch.setattr(flow_memory, "MAX_RUNS", 1)
-    known.of("d").update([mark()], 1.0)
+    known.of("d").history.update([mark()], 1.0)
     known.trim()
     assert known.of("a") is not first
 

@@ -14,6 +14,7 @@ import pytest
 
 from proxy.core.model import Forward
 from proxy.errors import StoreUnavailableError
+from proxy.gate.router import ResponseRouter
 from proxy.store.sqlite import SqliteDatabase
 from tests.support.flow_fixture import WIKI, FlowWorld, open_world
 
@@ -389,3 +390,32 @@ async def test_a_result_too_large_to_fingerprint_stops_all_or_is_sampled(tmp_pat
     await sampled.read("wiki", "read_page", words)
     assert await sampled.send("web", "post", {"body": "nothing of it at all"}) is None
     assert await sampled.send("web", "post", {"body": words[5000:12000]}) is not None
+
+
+@pytest.mark.parametrize("session", ["s1", None])
+async def test_the_result_of_a_task_is_labelled(world: FlowWorld, session: str | None) -> None:
+    """The call that began the task brings no content; what brings it later names no tool."""
+    begun = await world.ask("wiki", "read_page", {}, session=session)
+    task = {"taskId": "t1", "status": "working", "ttl": None, "createdAt": "2026-01-01T00:00:00Z"}
+    await world.answer(begun, {"task": task})
+    assert await world.send("web", "post", {"body": RUN}) is None
+    context = world.context("wiki", session=session)
+    message = {"jsonrpc": "2.0", "id": 77, "method": "tasks/result", "params": {"taskId": "t1"}}
+    asked = await world.gate.requests.inspect(json.dumps(message).encode(), context)
+    assert isinstance(asked, Forward)
+    await world.answer(asked, PAGE)
+    denial = await world.send("web", "post", {"body": RUN[5:]})
+    assert denial is not None
+    assert (denial["reason"], denial["source"]["audit_id"]) == ("flow_denied", asked.in_flight.call_id)
+
+
+@pytest.mark.parametrize("body", [PAGE, f"\ufeff{{{PAGE}", '{"result": "' + PAGE, f"<p>{PAGE}</p>"])
+async def test_a_labelled_result_that_cannot_be_read_is_withheld(world: FlowWorld, body: str) -> None:
+    """Nothing would be known of it, and a lax client might read it."""
+    for server, passes in (("wiki", False), ("elsewhere", True)):
+        verdict = await world.ask(server, "read_page", {})
+        assert isinstance(verdict, Forward)
+        router = ResponseRouter(world.gate.responses, verdict.in_flight.context, verdict.in_flight)
+        given = await router.store_marks(router.rewrite_whole(body.encode()))
+        assert (given is None) is passes
+        assert given is None or b"turbine" not in b"".join(given)

@@ -11,6 +11,7 @@ from proxy.core.model import Call, Context, InFlightCall, Kind, Message
 from proxy.errors import SharedCallsUnavailableError
 from proxy.gate.in_flight import InFlightCalls, without_arguments
 from proxy.store.shared_calls import SharedCalls, make_shared_calls
+from proxy.wire.a2a import is_rest
 from tests.support.gate_fixture import ALLOW, CONTEXT
 
 
@@ -91,6 +92,13 @@ def test_arguments_are_not_kept():
     value = {"params": {"name": "t", "arguments": {"big": "x"}, "cursor": "abc", "task": {"ttl": 1}}}
     kept = without_arguments(Message(Kind.REQUEST, value, "tools/call", 7))
     assert (kept.params, kept.method, kept.id) == ({"cursor": True, "task": True}, "tools/call", 7)
+
+
+def test_a_call_in_json_rpc_stays_one():
+    """Its answer would be read as one in plain HTTP otherwise: an envelope and all for the result."""
+    kept = without_arguments(Message(Kind.REQUEST, {"jsonrpc": "2.0", "params": {}}, "tools/call", 7))
+    assert not is_rest(kept)
+    assert is_rest(without_arguments(Message(Kind.REQUEST, {"params": {}}, "message/send", "rest 7")))
 
 
 def test_ending_a_call_leaves_a_later_one_of_the_same_id_alone():

@@ -37,6 +37,8 @@ def test_what_is_passed_on_is_read_back() -> None:
     assert from_json(to_json(WHOLE), is_open=False) == replace(WHOLE, closed=True)
     bare = replace(WHOLE, commit=None, decision=replace(ALLOW, message=""), said="", findings=())
     assert from_json(to_json(bare), is_open=True) == bare
+    enveloped = replace(WHOLE, message=replace(WHOLE.message, value={"jsonrpc": "2.0", "params": {}}))
+    assert from_json(to_json(enveloped), is_open=True) == enveloped
 
 
 def test_arguments_and_where_it_goes_are_not_passed_on() -> None:

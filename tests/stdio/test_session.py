@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from proxy.core.model import Context, Decision, Principal, Redaction
+from proxy.errors import StoreUnavailableError
 from proxy.stdio.session import Session
 from proxy.wire.stdio_lines import TooLong
+from tests.support.flow_fixture import WIKI, open_world
 from tests.support.gate_fixture import ALLOW, BOOM, DENY, MASK, World, call
 
 CONTEXT = Context(Principal("bot"), "files", transport="stdio", session="s1")
@@ -278,3 +281,68 @@ async def test_a_decision_that_is_none_of_the_known_denies() -> None:
     wire = Wire(decision=Decision("maybe", "x"))  # type: ignore[arg-type]
     await wire.ask(call())
     assert wire.server == []
+
+
+PAGE = "The launch of the new turbine is planned for the third week of October, code 884213."
+
+
+async def test_what_a_local_server_brought_does_not_leave(tmp_path: Path) -> None:
+    """Its answers and what it says beside them are labelled, and stored before the client has them."""
+    world = open_world(tmp_path, WIKI)
+    given: list[Any] = []
+    taken: list[Any] = []
+    context = replace(CONTEXT, server="wiki")
+
+    async def to_client(data: bytes) -> None:
+        given.extend(json.loads(line) for line in data.splitlines())
+
+    async def to_server(data: bytes) -> None:
+        taken.append(json.loads(data))
+
+    session = Session(world.gate, context, to_client, to_server)
+
+    async def ask(number: int, tool: str, body: str) -> None:
+        params = {"name": tool, "arguments": {"body": body}}
+        await session.from_client(
+            json.dumps({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}).encode()
+        )
+
+    await ask(1, "read_page", "")
+    note = {
+        "jsonrpc": "2.0",
+        "method": "notifications/message",
+        "params": {"data": "beside: account GB29NWBK60161331926819"},
+    }
+    await session.from_server(json.dumps(note).encode())
+    answer = {"jsonrpc": "2.0", "id": 1, "result": {"content": [{"type": "text", "text": PAGE}]}}
+    await session.from_server(json.dumps(answer).encode())
+    assert given == [note, answer]
+    await ask(2, "post", PAGE[10:60])
+    await ask(3, "post", "to GB29 NWBK 6016 1331 9268 19")
+    await ask(4, "post", "harmless words")
+    reasons = [each["result"]["_meta"]["mcp-interlock/denial"]["reason"] for each in given[2:]]
+    assert (reasons, [each["id"] for each in taken]) == (["flow_denied"] * 2, [1, 4])
+
+
+async def test_a_local_server_whose_labels_cannot_be_stored_is_not_heard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = open_world(tmp_path, WIKI)
+    given = bytearray()
+
+    async def to_client(data: bytes) -> None:
+        given.extend(data)
+
+    async def to_server(_: bytes) -> None:
+        pass
+
+    async def fail(*_: object) -> None:
+        raise StoreUnavailableError("gone")
+
+    session = Session(world.gate, replace(CONTEXT, server="wiki"), to_client, to_server)
+    await session.from_client(json.dumps(call(request_id=1)).encode())
+    monkeypatch.setattr(world.marks, "add", fail)
+    answer = {"jsonrpc": "2.0", "id": 1, "result": {"content": [{"type": "text", "text": PAGE}]}}
+    await session.from_server(json.dumps(answer).encode())
+    assert b"turbine" not in given
+    assert b"store_unavailable" in given

@@ -172,7 +172,7 @@ async def test_a_disk_that_never_answers_is_given_up_in_time(path: Path, monkeyp
     database, answers = SqliteDatabase(path, timeout=PATIENCE), threading.Event()
     await database.check()
     database._timeout = 0.1
-    monkeypatch.setattr(room, "_numbered", lambda sql: sql if answers.wait(PATIENCE) else "")
+    monkeypatch.setattr(room, "numbered", lambda sql: sql if answers.wait(PATIENCE) else "")
     async with asyncio.timeout(PATIENCE / 2):
         with pytest.raises(StoreUnavailableError, match="does not answer"):
             await database.fetch("SELECT 1")
@@ -261,3 +261,17 @@ async def test_a_migration_that_fails_leaves_the_store_as_it_was(
 def test_a_store_that_is_not_there_has_no_schema_and_is_not_made_by_looking(path: Path) -> None:
     assert schema_version(path) == 0
     assert not path.exists()
+
+
+async def test_the_version_tells_of_every_commit_of_others(tmp_path: Path) -> None:
+    reader = SqliteDatabase(tmp_path / "s.db", in_thread=False)
+    writer = SqliteDatabase(tmp_path / "s.db")
+    before = reader.version()
+    assert reader.version() == before
+    await writer.execute("INSERT INTO flow_agents (agent, last_number) VALUES ($1, $2) RETURNING agent", "a", 1)
+    assert reader.version() != before
+    assert writer.version() is None, "it would take its thread"
+    await writer.close()
+    await reader.close()
+    with pytest.raises(StoreUnavailableError):
+        reader.version()

@@ -17,6 +17,7 @@ from proxy.policy.yaml_file import parse_yaml, plain_values
 from proxy.redact.mask import Masker
 from proxy.store.database import Database
 from proxy.store.flow_store import FlowMarks
+from proxy.store.flow_windows import WindowFile
 from proxy.store.sqlite import SqliteDatabase
 
 KEY = bytes(range(KEY_BYTES))
@@ -63,7 +64,7 @@ class FlowWorld:
         self.now = now
         self.policy = compiled(policy)
         self.sink = Recorder()
-        self.marks = FlowMarks(database)
+        self.marks = FlowMarks(database, *_beside(database))
         self.gate = Gate(
             policy=lambda: self.policy,
             redactor=Masker(KEY),
@@ -122,6 +123,13 @@ class FlowWorld:
             return None
         assert isinstance(verdict, Reject), verdict
         return {**verdict.denial.data(), "text": verdict.denial.text}
+
+
+def _beside(database: Database) -> tuple[Database, WindowFile] | tuple[()]:
+    """Return what a proxy reads marks with, and the file of windows, where the store is a file."""
+    if not isinstance(database, SqliteDatabase):
+        return ()
+    return SqliteDatabase(database.path, in_thread=False), WindowFile(database.path.with_name("windows.db"))
 
 
 def open_world(folder: Path, policy: str = WIKI, **more: Any) -> FlowWorld:

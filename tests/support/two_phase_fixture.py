@@ -9,16 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from proxy.core.model import Answer, AuditEvent, Context, Forward, Principal, Verdict
-from proxy.gate.gate import Gate
+from proxy.gate.gate import Gate, OpenFlows
 from proxy.gate.limits import CallLimits
 from proxy.gate.tool_catalog import ToolCatalog
 from proxy.gate.two_phase import TwoPhase
 from proxy.policy.decide import CompiledPolicy
 from proxy.policy.rules import PolicyFile
 from proxy.redact import Masker
+from proxy.store.flow_store import FlowMarks
 from proxy.store.limit_store_sqlite import SqliteLimits
 from proxy.store.open_store import open_store
 from proxy.store.pin_files import PinFiles
+from proxy.store.sqlite import SqliteDatabase
 from proxy.twophase.tokens import KeyRing, SigningKey
 
 CONTEXT = Context(Principal("bot", authenticated=True), "bank.example.com", revision="2025-06-18", session="s1")
@@ -49,6 +51,8 @@ class World:
     console_url: str | None = None
     next_id: int = 0
     limits: list[dict[str, Any]] = field(default_factory=list)
+    labels: list[dict[str, Any]] = field(default_factory=list)
+    flows: list[dict[str, Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.set_rules(self.rules)
@@ -62,6 +66,7 @@ class World:
             sampler=self.sampler,
             console_url=self.console_url,
         )
+        self.marks = FlowMarks(SqliteDatabase(self.folder / "marks.db", in_thread=False))
         self.gate = Gate(
             policy=lambda: self.policy,
             redactor=Masker(b"m" * 32, engine="re2"),
@@ -70,11 +75,14 @@ class World:
             catalog=self.catalog,
             two_phase=self.two_phase,
             limits=CallLimits(SqliteLimits(self.folder / "limits.db", lambda: self.now)),
+            flows=OpenFlows(lambda: self.policy, self.marks, b"f" * 32),
         )
 
     def set_rules(self, rules: list[dict[str, Any]], default: str = "allow") -> None:
-        content = PolicyFile.model_validate({"version": 1, "rules": rules, "limits": self.limits})
-        self.policy = CompiledPolicy(content.rules, default=default, version="v1", limits=content.limits)
+        parts = {"rules": rules, "limits": self.limits, "labels": self.labels, "flows": self.flows}
+        content = PolicyFile.model_validate({"version": 1, **parts})
+        given = {"limits": content.limits, "labels": content.labels, "flows": content.flows}
+        self.policy = CompiledPolicy(content.rules, default=default, version="v1", **given)  # type: ignore[arg-type]
 
     async def record(self, event: AuditEvent) -> None:
         if self.fail is not None:
