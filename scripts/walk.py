@@ -36,13 +36,15 @@ FONT = 'font-family="sans-serif" font-size="11"'
 LABEL = 'fill="#1f2937" stroke="#ffffff" stroke-width="3" paint-order="stroke"'  # readable where lines cross it
 # Imported by every process of the proxy at its start (`sitecustomize`); a worker is forked and keeps the profiler.
 # What it collected is written when the process was quiet for a while, at the latest by the next tick of its clock.
+# What looks for halts many times a second is no part of a call, and would leave no pause between two.
+ALWAYS_AT_WORK = ("/halt_watcher.py", "/halt_file.py", "/halt_store.py", "/queries.py", "/database.py", "/sqlite.py")
 PROFILER = f"""
 import json, os, sys, time
 collected, last, root = [], 0.0, {str(ROOT)!r} + "/"
 def profile(frame, event, _):
     global last
     file = frame.f_code.co_filename
-    if event != "call" or not file.startswith((root + "proxy/", root + "addons/")):
+    if event != "call" or not file.startswith((root + "proxy/", root + "addons/")) or file.endswith({ALWAYS_AT_WORK!r}):
         return
     now = time.monotonic()
     if now - last > {PAUSE / 3} and collected:
@@ -96,6 +98,8 @@ def record(folder: Path) -> list[list[tuple[str, str]]]:
     upstream = f"reverse:http://127.0.0.1:{server.server_port}"
     state = folder / "state"
     flags = ["--listen", "127.0.0.1:0", "--mode", upstream, "--state-dir", str(state), "--workers", "1"]
+    # The way that every call can take, by the rules on tools alone: a profile adds what each of its parts asks about.
+    flags += ["--no-fast-lane", "--policy", str(ROOT / "policies" / "default.yaml")]
     environment = {**os.environ, "PYTHONPATH": f"{folder}:{ROOT}", "WALK_FILE": str(calls)}
     command = [sys.executable, "-m", "proxy.cli", "up", *flags]
     quiet = subprocess.DEVNULL

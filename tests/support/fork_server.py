@@ -189,6 +189,9 @@ def main() -> None:
         for entry in importlib.import_module("proxy.commands.command_tree").Commands.entries:
             importlib.import_module(f"proxy.commands.{entry.name}")
         importlib.import_module("proxy.policy.rules").PolicyFile.model_rebuild()
+        importlib.import_module(
+            "proxy.injection.matcher"
+        ).prepare()  # two seconds, which each new state folder would cost
     for module in PRELOADED[kind]:
         importlib.import_module(module)
     threads = len(list(Path("/proc/self/task").iterdir()))
