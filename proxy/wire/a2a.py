@@ -80,7 +80,7 @@ def read_rest(method: str, body: bytes, encodings: Sequence[str], limit: int, me
 
 def is_rest(message: Message) -> bool:
     """Return whether a message was made of a request in plain HTTP: it has no envelope."""
-    return message.kind is Kind.REQUEST and "method" not in message.value
+    return message.kind is Kind.REQUEST and "jsonrpc" not in message.value
 
 
 def looks_like_card(value: Any) -> bool:

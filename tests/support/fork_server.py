@@ -23,6 +23,7 @@ import selectors
 import signal
 import socket
 import sys
+import tempfile
 import threading
 from pathlib import Path
 from typing import Any, NoReturn
@@ -179,6 +180,15 @@ def leave(code: int) -> NoReturn:
     os._exit(code & 0xFF)
 
 
+def _compile_once() -> None:
+    """Compile what each new state folder would cost seconds for: the detectors, and the patterns of incoming text."""
+    importlib.import_module("tests.support.compile_once").share()
+    importlib.import_module("proxy.injection.matcher").prepare()
+    with tempfile.TemporaryDirectory() as folder:
+        settings = importlib.import_module("proxy.config").load_settings({"state_dir": Path(folder)}).settings
+        importlib.import_module("proxy.runtime.wiring").preload(settings)
+
+
 def main() -> None:
     """Be the zygote of a kind, or one of its children."""
     kind, listening = sys.argv[1], int(sys.argv[2])
@@ -189,9 +199,7 @@ def main() -> None:
         for entry in importlib.import_module("proxy.commands.command_tree").Commands.entries:
             importlib.import_module(f"proxy.commands.{entry.name}")
         importlib.import_module("proxy.policy.rules").PolicyFile.model_rebuild()
-        importlib.import_module(
-            "proxy.injection.matcher"
-        ).prepare()  # two seconds, which each new state folder would cost
+        _compile_once()
     for module in PRELOADED[kind]:
         importlib.import_module(module)
     threads = len(list(Path("/proc/self/task").iterdir()))

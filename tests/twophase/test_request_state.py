@@ -9,14 +9,14 @@ from proxy.twophase.request_state import MAX_STATE, RequestState, is_ours, open_
 from proxy.twophase.tokens import KeyRing, SigningKey
 
 OLD, NEW = SigningKey("old", b"o" * 32), SigningKey("new", b"n" * 32)
-STATE = RequestState("p1", "bot é", "bank.example", "pay", "a" * 64)
+STATE = RequestState("proposal-1", "bot é", "bank.example", "pay", "a" * 64)
 
 
 def test_what_is_sealed_is_opened_also_after_a_rotation_and_says_nothing() -> None:
     sealed = seal(STATE, KeyRing(OLD))
     assert is_ours(sealed)
     assert open_state(sealed, KeyRing(NEW, (OLD,))) == STATE
-    assert "p1" not in sealed
+    assert "proposal-1" not in sealed
     assert sealed != seal(STATE, KeyRing(OLD))
 
 
