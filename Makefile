@@ -35,8 +35,8 @@ test: $(VENV)/.dev system-packages $(NODE) ## all tests; ARGS='-k sse' passes fl
 test-plain: $(VENV)/.dev system-packages $(NODE) ## all tests without what is there for speed alone (the setting `fast` off)
 	INTERLOCK_FAST=off $(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile --no-loadscope-reorder $(ARGS)
 
-# What `make test` runs of test-plain: failures, limits, floods and framing, in half a minute.
-PLAIN := tests/daemon/test_failures.py tests/daemon/test_limits.py tests/daemon/test_floods.py tests/daemon/test_framing.py
+# What `make test` runs of test-plain: failures, limits and framing, in half a minute.
+PLAIN := tests/daemon/test_failures.py tests/daemon/test_limits.py tests/daemon/test_framing.py
 
 .PHONY: test-fast
 test-fast: $(VENV)/.dev system-packages $(NODE) ## the tests that start no proxy, about a minute: for the inner loop

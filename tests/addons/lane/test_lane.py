@@ -11,7 +11,7 @@ from tests.addons.lane.exchanges import made_up, written
 from tests.addons.lane.scripted import ScriptedServer
 from tests.support.harness import Certificates
 
-MADE_UP = 40
+MADE_UP = 20
 
 
 @pytest.fixture(scope="module")
