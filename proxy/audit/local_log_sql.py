@@ -16,6 +16,7 @@ import uuid_utils
 
 from proxy.audit.event import Head, LogEntry, link, start
 from proxy.store.queries import Queries
+from proxy.store.wal import use_wal
 from proxy.system.package_data import sql_dir
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def connect(path: Path, max_bytes: int) -> apsw.Connection:
     connection.set_busy_timeout(BUSY_MS)
     connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
     # WAL: a commit is one append and one fsync, and readers never wait for the writer.
-    connection.execute("PRAGMA journal_mode=WAL")
+    use_wal(connection, BUSY_MS / 1000)
     # FULL: that fsync comes before the commit returns. NORMAL would leave it to a later checkpoint, and a power cut
     # would take events back whose calls were forwarded.
     connection.execute("PRAGMA synchronous=FULL")

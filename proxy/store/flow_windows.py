@@ -15,6 +15,7 @@ from proxy.errors import StoreUnavailableError
 from proxy.store.packed_text import pack
 from proxy.store.queries import Queries
 from proxy.store.sqlite import numbered
+from proxy.store.wal import use_wal
 from proxy.system.package_data import sql_dir
 from proxy.system.secret_files import room_hint
 
@@ -80,7 +81,7 @@ class WindowFile:
         self.path.touch(mode=0o600)
         connection = apsw.Connection(str(self.path))
         connection.set_busy_timeout(BUSY_MS)
-        connection.execute("PRAGMA journal_mode=WAL")
+        use_wal(connection, BUSY_MS / 1000)
         # A commit is in the kernel's hands, and the file is whole whatever happens (see `SqliteLimits`).
         connection.execute("PRAGMA synchronous=NORMAL")
         connection.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}")

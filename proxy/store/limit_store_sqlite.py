@@ -16,6 +16,7 @@ import apsw
 from proxy.core.limits import Exceeded, Usage
 from proxy.errors import StoreUnavailableError
 from proxy.store.queries import Queries
+from proxy.store.wal import use_wal
 from proxy.system.package_data import sql_dir
 from proxy.system.secret_files import room_hint
 
@@ -186,7 +187,7 @@ class SqliteLimits:
             connection.set_busy_timeout(BUSY_MS)
             # For a new file only: a commit writes whole pages, and a call changes one.
             connection.execute("PRAGMA page_size=1024")
-            connection.execute("PRAGMA journal_mode=WAL")
+            use_wal(connection, BUSY_MS / 1000)
             # A commit is in the kernel's hands, and with that safe from the end of this process. The disk gets it when
             # `maintain` copies the log, and the file is whole whatever happens in between.
             connection.execute("PRAGMA synchronous=NORMAL")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ import structlog
 from proxy.errors import SchemaError, StoreRefusedError, StoreUnavailableError
 from proxy.store.database import Database, Rollback, Row, Work
 from proxy.store.migrate import Migration, migrations
+from proxy.store.wal import use_wal
 from proxy.system.secret_files import room_hint
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ def _connect(path: Path, timeout: float) -> apsw.Connection:
         connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
         connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
         # WAL with FULL: each commit is one fsync, and what was acknowledged outlives a power cut.
-        _use_wal(connection, timeout)
+        use_wal(connection, timeout)
         connection.execute("PRAGMA synchronous=FULL")
         connection.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}")
         connection.execute("PRAGMA foreign_keys=ON")
@@ -193,20 +193,6 @@ def _connect(path: Path, timeout: float) -> apsw.Connection:
         connection.close()
         raise
     return connection
-
-
-def _use_wal(connection: apsw.Connection, timeout: float) -> None:
-    """Switch a new file to WAL; where another process is opening it too, SQLite refuses at once, without waiting."""
-    deadline = time.monotonic() + timeout
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode=WAL")
-        except apsw.BusyError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)
-        else:
-            return
 
 
 def schema_version(path: Path) -> int:
