@@ -7,6 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Four on two processors: much of a test is waiting, for a process to start or to end.
 PROCESSES ?= 4
+FORKED := -p tests.support.fork_workers --forks $(PROCESSES)
 NODE := tests/node/node_modules/.installed
 AGENTDOJO := .venv-agentdojo
 
@@ -28,19 +29,19 @@ setup: $(VENV)/.run ## only install what `make run` needs
 
 .PHONY: test
 test: $(VENV)/.dev system-packages $(NODE) ## all tests; ARGS='-k sse' passes flags on
-	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -m pytest $(FORKED) $(ARGS)
 	$(if $(ARGS),,@$(MAKE) --no-print-directory test-plain ARGS='$(PLAIN)')
 
 .PHONY: test-plain
 test-plain: $(VENV)/.dev system-packages $(NODE) ## all tests without what is there for speed alone (the setting `fast` off)
-	INTERLOCK_FAST=off $(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile --no-loadscope-reorder $(ARGS)
+	INTERLOCK_FAST=off $(BIN)/python -m pytest $(FORKED) $(ARGS)
 
 # What `make test` runs of test-plain: failures, limits and framing, in half a minute.
 PLAIN := tests/daemon/test_failures.py tests/daemon/test_limits.py tests/daemon/test_framing.py
 
 .PHONY: test-fast
 test-fast: $(VENV)/.dev system-packages $(NODE) ## the tests that start no proxy, about a minute: for the inner loop
-	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile $(addprefix --ignore=tests/,$(SLOW)) $(ARGS)
+	$(BIN)/python -m pytest $(FORKED) $(addprefix --ignore=tests/,$(SLOW)) $(ARGS)
 
 # These start proxies, other processes, Postgres, traced servers, namespaces or containers for most of their tests.
 SLOW := acceptance admin_api bypass commands confine console/test_in_browser.py console/test_server.py daemon faults probe runtime sandbox soak stdio store support \

@@ -17,7 +17,12 @@ from proxy.identity.token_file import AgentTokens, OperatorTokens
 from proxy.system import run_file
 from tests.support.proposal_fixture import ReviewFixture, new_proposal
 
-RUNNING = run_file.RunningProxy(os.getpid(), "127.0.0.1:1", "regular", "", "", "", 0.0)
+
+def running(operator_socket: Path) -> run_file.RunningProxy:
+    """Return the note of a proxy that runs: of this process, because that does."""
+    return run_file.RunningProxy(
+        os.getpid(), "127.0.0.1:1", "regular", "", "", "", 0.0, operator_socket=str(operator_socket)
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +53,7 @@ async def test_where_a_proxy_runs_its_socket_is_used(tmp_path: Path) -> None:
     admin_api = AdminApiServer(world.review, tokens, world, tmp_path)
     admin_api.start()
     token = tokens.add("alice")
-    run_file.write(tmp_path, run_file.RunningProxy(**{**vars(RUNNING), "operator_socket": str(admin_api.path)}))
+    run_file.write(tmp_path, running(admin_api.path))
     async with open_review(Settings(state_dir=tmp_path), token) as review:
         assert isinstance(review, RemoteReview)
         assert (await review.approve(new_proposal().proposal_id, ""))["operator"] == "alice"
@@ -58,7 +63,7 @@ async def test_where_a_proxy_runs_its_socket_is_used(tmp_path: Path) -> None:
 
 async def test_a_proxy_that_does_not_answer_is_told_and_not_gone_around(tmp_path: Path) -> None:
     token = OperatorTokens(tmp_path).add("alice")
-    run_file.write(tmp_path, run_file.RunningProxy(**{**vars(RUNNING), "operator_socket": str(tmp_path / "gone.sock")}))
+    run_file.write(tmp_path, running(tmp_path / "gone.sock"))
     async with open_review(Settings(state_dir=tmp_path), token) as review:
         with pytest.raises(ReviewError, match="does not answer"):
             await review.list([], 1)

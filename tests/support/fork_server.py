@@ -208,6 +208,7 @@ def main() -> None:
     gc.collect()
     gc.freeze()  # what is never collected is never copied either
     interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests
+    os.write(1, b"ready")
     request = Zygote(socket.socket(fileno=listening)).serve()
     if request is not None:
         signal.signal(signal.SIGINT, interrupt)

@@ -420,6 +420,7 @@ def _database_url(flags: Sequence[str]) -> str | None:
 
 
 _COMPILED = Path(tempfile.gettempdir()) / f"interlock-tests-{os.getuid()}-{os.getpid()}"
+atexit.register(shutil.rmtree, _COMPILED, ignore_errors=True)
 
 
 def _seed_cache(state_dir: Path) -> None:
@@ -430,5 +431,9 @@ def _seed_cache(state_dir: Path) -> None:
 
 def _keep_cache(state_dir: Path) -> None:
     if not _COMPILED.exists() and (state_dir / "cache").exists():
-        shutil.copytree(state_dir / "cache", _COMPILED)
-        atexit.register(shutil.rmtree, _COMPILED, ignore_errors=True)
+        made = Path(tempfile.mkdtemp(prefix=f"{_COMPILED.name}-"))
+        shutil.copytree(state_dir / "cache", made, dirs_exist_ok=True)
+        try:
+            made.rename(_COMPILED)  # whole: other processes look for it
+        except OSError:  # one of them was first
+            shutil.rmtree(made)

@@ -21,6 +21,7 @@ from typing import IO, Any, Self
 REPOSITORY = Path(__file__).resolve().parents[2]
 CLIENT = REPOSITORY / "tests" / "support" / "fork_client.py"
 START_LIMIT = 60.0
+IMPORT_LIMIT = 600.0
 END_LIMIT = 60.0
 PLAIN = "PLAIN_PROCESSES"
 """A variable that, when set, has tests start every process from nothing."""
@@ -119,10 +120,15 @@ class Zygote:
                 env={name: value for name, value in env.items() if name != "PYTHONPATH"},
                 pass_fds=[listener.fileno()],
                 stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
                 stderr=errors,
             )
         atexit.register(self._end)
+
+    def wait_until_ready(self, limit: float) -> None:
+        """Wait until it has done its imports, and would fork at once."""
+        assert self._process.stdout
+        select.select([self._process.stdout], [], [], limit)  # where it ended, whoever asks it for a process is told
 
     def fork(self, request: dict[str, Any], streams: list[int]) -> socket.socket:
         """Ask for a process; return the connection that tells of it."""
@@ -140,7 +146,9 @@ class Zygote:
 
     def _end(self) -> None:
         assert self._process.stdin
+        assert self._process.stdout
         self._process.stdin.close()
+        self._process.stdout.close()
         try:
             self._process.wait(END_LIMIT)
         except subprocess.TimeoutExpired:
@@ -154,6 +162,19 @@ def _read_at_start(env: Mapping[str, str]) -> dict[str, str]:
 
 
 _zygotes: dict[str, Zygote] = {}
+
+
+def start_zygotes(env: dict[str, str]) -> None:
+    """Start the zygotes of this process and of those that it forks, for processes with this environment."""
+    if not os.environ.get(PLAIN):
+        for kind in ("interlock", "servers"):
+            _zygotes[kind] = Zygote(kind, env)
+
+
+def wait_for_zygotes() -> None:
+    """Wait until those that were started have done their imports."""
+    for zygote in _zygotes.values():
+        zygote.wait_until_ready(IMPORT_LIMIT)
 
 
 def _zygote_for(module: str, env: dict[str, str]) -> Zygote | None:

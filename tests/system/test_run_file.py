@@ -13,13 +13,15 @@ import pytest
 
 from proxy.system import run_file
 
-RUNNING = run_file.RunningProxy(os.getpid(), "127.0.0.1:8080", "regular", "ca.pem", "p.yaml", "v", 1.0)
+
+def running() -> run_file.RunningProxy:
+    return run_file.RunningProxy(os.getpid(), "127.0.0.1:8080", "regular", "ca.pem", "p.yaml", "v", 1.0)
 
 
 def test_a_note_is_read_back_while_its_process_lives(tmp_path: Path) -> None:
     assert run_file.read(tmp_path) is None
-    run_file.write(tmp_path, RUNNING)
-    assert run_file.read(tmp_path) == RUNNING
+    run_file.write(tmp_path, running())
+    assert run_file.read(tmp_path) == running()
     run_file.remove(tmp_path)
     assert run_file.read(tmp_path) is None
     run_file.remove(tmp_path)
@@ -27,27 +29,27 @@ def test_a_note_is_read_back_while_its_process_lives(tmp_path: Path) -> None:
 
 def test_the_console_is_that_of_the_proxy_that_runs(tmp_path: Path) -> None:
     assert run_file.console_url(tmp_path) is None
-    run_file.write(tmp_path, RUNNING)
+    run_file.write(tmp_path, running())
     assert run_file.console_url(tmp_path) is None
-    run_file.write(tmp_path, replace(RUNNING, console="http://127.0.0.1:8090"))
+    run_file.write(tmp_path, replace(running(), console="http://127.0.0.1:8090"))
     assert run_file.console_url(tmp_path) == "http://127.0.0.1:8090"
 
 
 def test_a_note_of_before_there_were_operators_is_read_too(tmp_path: Path) -> None:
-    old = {name: value for name, value in asdict(RUNNING).items() if not name.startswith("operator_")}
+    old = {name: value for name, value in asdict(running()).items() if not name.startswith("operator_")}
     (tmp_path / "run.json").write_text(json.dumps(old))
-    assert run_file.read(tmp_path) == RUNNING
+    assert run_file.read(tmp_path) == running()
 
 
 def test_the_note_of_a_process_that_is_gone_says_nothing(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as gone:
         gone.wait()
-    run_file.write(tmp_path, replace(RUNNING, pid=gone.pid))
+    run_file.write(tmp_path, replace(running(), pid=gone.pid))
     assert run_file.read(tmp_path) is None
 
 
 def test_a_proxy_that_could_not_start_leaves_the_running_ones_note(tmp_path: Path) -> None:
-    other = replace(RUNNING, pid=os.getppid())
+    other = replace(running(), pid=os.getppid())
     run_file.write(tmp_path, other)
     run_file.remove(tmp_path)
     assert run_file.read(tmp_path) == other
@@ -55,7 +57,7 @@ def test_a_proxy_that_could_not_start_leaves_the_running_ones_note(tmp_path: Pat
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"{", b"[]", b"{}", b'{"pid": 1}', json.dumps({**asdict(RUNNING), "pid": 2**80}).encode(), b"\xff"],
+    [b"", b"{", b"[]", b"{}", b'{"pid": 1}', json.dumps({**asdict(running()), "pid": 2**80}).encode(), b"\xff"],
 )
 def test_a_note_that_cannot_be_read_says_nothing(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "run.json").write_bytes(content)

@@ -12,7 +12,6 @@ from proxy.trace.capability import Capability, Observation
 from proxy.trace.tamper_guard import OpenCounter, attacks_watcher, find_tracer, modifies, tracer_state
 from tests.support.timeouts import PATIENCE
 
-SELF = os.getpid()
 PIPE = subprocess.PIPE
 GUARDS = frozenset({7, -7, -1})
 
@@ -68,7 +67,7 @@ def test_what_is_done_to_what_is_ours_is_known(capability: Capability, path: str
 
 
 def test_a_tracer_that_runs_is_told_from_one_that_does_not() -> None:
-    assert tracer_state(SELF) is None
+    assert tracer_state(os.getpid()) is None
     assert tracer_state(1 << 30) == "gone"
     with subprocess.Popen(["sleep", "60"]) as process:
         try:
@@ -88,7 +87,7 @@ def test_a_tracer_is_found_by_the_kernels_word_whatever_it_is_called() -> None:
         assert strace.stdout
         assert strace.stdin
         traced = int(strace.stdout.readline())
-        assert find_tracer(SELF) == strace.pid
+        assert find_tracer(os.getpid()) == strace.pid
         assert tracer_state(traced) == "traced"
         strace.stdin.close()
 
