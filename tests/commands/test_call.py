@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.harness import Interlock, ServerHandle, interlock_cli, start_interlock, start_python_server
+from tests.support.harness import (
+    Interlock,
+    ServerHandle,
+    environment,
+    interlock_cli,
+    start_interlock,
+    start_python_server,
+)
+from tests.support.processes import module_command
 
 REFUSED, ERROR = 3, 1
-STDIO = ["--", sys.executable, "-m", "tests.servers.python_stdio", "/dev/null"]
 POLICY = """
 version: 1
 default: allow
@@ -30,6 +36,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Interlock,
         start_interlock(folder / "proxy", policy=POLICY) as interlock,
     ):
         yield interlock, {"http": http, "sse": sse}
+
+
+def stdio_server(log: Path) -> list[str]:
+    return module_command("tests.servers.python_stdio", str(log), env=environment())
 
 
 def url(servers: dict[str, ServerHandle], transport: str) -> str:
@@ -77,7 +87,7 @@ def test_a_local_server_is_called_behind_the_gate(
 ) -> None:
     interlock, _ = world
     policy = {"INTERLOCK_POLICY": str(interlock.run["policy"]), "INTERLOCK_STATE_DIR": str(tmp_path / "state")}
-    command = [*STDIO[:-1], str(tmp_path / "executions")]
+    command = ["--", *stdio_server(tmp_path / "executions")]
     told = interlock_cli("call", "files", "echo", "text=hi", "--json", *command, env=policy)
     assert told.returncode == 0, told.stderr
     assert json.loads(told.stdout)["result"]["content"][0]["text"] == "hi"
@@ -92,7 +102,7 @@ def test_a_local_server_is_called_behind_the_gate(
         (["http://127.0.0.1:1/mcp"], "error: http://127.0.0.1:1/mcp cannot be called"),
         (["files"], "error: 'files' is not a URL; for a local server write: interlock call files [TOOL] -- COMMAND"),
         (["http://127.0.0.1:1/mcp", "--", "true"], "error: 'http://127.0.0.1:1/mcp' is a URL, so there is nothing to"),
-        (["x", "echo", "text", *STDIO], "error: 'text' is not an argument"),
+        (["x", "echo", "text", "--", "SERVER"], "error: 'text' is not an argument"),
         (["x", "--", "false"], "error: x cannot be called"),
     ],
 )
@@ -101,7 +111,8 @@ def test_what_cannot_be_called_is_one_message(
 ) -> None:
     at = words.index("--") if "--" in words else len(words)
     flags = ["--state-dir", str(world[0].state_dir)]
-    told = interlock_cli("call", *words[:at], *flags, *words[at:])
+    command = ["--", *stdio_server(Path("/dev/null"))] if words[-1] == "SERVER" else words[at:]
+    told = interlock_cli("call", *words[:at], *flags, *command)
     assert told.returncode == ERROR
     assert said in told.stderr
     assert "Traceback" not in told.stderr

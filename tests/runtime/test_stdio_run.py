@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from tests.support.harness import environment
+from tests.support.processes import seed_cache
 
 PRINTS_MODULES = """
 import atexit, sys
@@ -19,6 +20,7 @@ NOT_NEEDED = {"typer", "rich", "pygments", "jsonschema", "asyncpg", "httpx2", "s
 
 
 def modules_of_a_run(state: Path) -> set[str]:
+    seed_cache(state, environment())
     words = [sys.executable, "-c", PRINTS_MODULES, "run", "--state-dir", str(state), "--trace", "off", "--", "true"]
     done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60, env=environment())
     return set(done.stderr.splitlines()[-1].split())

@@ -20,6 +20,7 @@ import os
 import runpy
 import select
 import selectors
+import shutil
 import signal
 import socket
 import sys
@@ -39,6 +40,7 @@ INTERLOCK = (
     "proxy.admin_api.uvicorn_server",
     "proxy.stdio.runner",
     "proxy.stdio.pipes",
+    "proxy.commands.mcp_session",
 )
 SERVERS = ("changing", "funds", "lenient", "python_modern", "python_sse", "python_stdio", "web")
 IMPORTED_LATE = (
@@ -180,13 +182,20 @@ def leave(code: int) -> NoReturn:
     os._exit(code & 0xFF)
 
 
-def _compile_once() -> None:
-    """Compile what each new state folder would cost seconds for: the detectors, and the patterns of incoming text."""
+def _compile_once(kept: Path) -> None:
+    """Compile what each new state folder would cost seconds for: the detectors, and the patterns of incoming text.
+
+    The cache of the state folder goes to `kept`, for processes that are not forked.
+    """
     importlib.import_module("tests.support.compile_once").share()
-    importlib.import_module("proxy.injection.matcher").prepare()
     with tempfile.TemporaryDirectory() as folder:
+        cache = importlib.import_module("proxy.system.secret_files").FileCache(Path(folder) / "cache")
+        importlib.import_module("proxy.injection.matcher").prepare(cache)
         settings = importlib.import_module("proxy.config").load_settings({"state_dir": Path(folder)}).settings
         importlib.import_module("proxy.runtime.wiring").preload(settings)
+        whole = kept.with_suffix(".new")
+        shutil.copytree(Path(folder) / "cache", whole)
+        whole.rename(kept)
 
 
 def main() -> None:
@@ -199,7 +208,7 @@ def main() -> None:
         for entry in importlib.import_module("proxy.commands.command_tree").Commands.entries:
             importlib.import_module(f"proxy.commands.{entry.name}")
         importlib.import_module("proxy.policy.rules").PolicyFile.model_rebuild()
-        _compile_once()
+        _compile_once(Path(sys.argv[3]))
     for module in PRELOADED[kind]:
         importlib.import_module(module)
     threads = len(list(Path("/proc/self/task").iterdir()))

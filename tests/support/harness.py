@@ -5,18 +5,15 @@ Everything that waits has a bound; everything that was started is ended by the o
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import functools
 import json
 import os
 import select
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +22,7 @@ from typing import Any
 
 import trustme
 
-from tests.support.processes import REPOSITORY, Process, run_module, start_module
+from tests.support.processes import REPOSITORY, Process, run_module, seed_cache, start_module
 from tests.support.raw_socket import Segment, Tls, send_raw
 from tests.support.timeouts import PATIENCE
 from tests.support.trail_reader import read_trail
@@ -383,7 +380,7 @@ def start_interlock(
     policy_file, stderr = tmp_path / "policy.yaml", tmp_path / "interlock.stderr"
     tmp_path.mkdir(parents=True, exist_ok=True)
     policy_file.write_text(policy)
-    _seed_cache(state_dir)
+    seed_cache(state_dir, environment())
     argv = [*program, "up", "--listen", "127.0.0.1:0", "--mode", mode]
     argv += ["--policy", str(policy_file), "--state-dir", str(state_dir), *flags]
     if "--workers" not in flags and "workers" not in (settings or {}):
@@ -412,28 +409,7 @@ def start_interlock(
             raise
         if not interlock.stopped:
             interlock.stop()
-        _keep_cache(state_dir)
 
 
 def _database_url(flags: Sequence[str]) -> str | None:
     return flags[flags.index("--database-url") + 1] if "--database-url" in flags else None
-
-
-_COMPILED = Path(tempfile.gettempdir()) / f"interlock-tests-{os.getuid()}-{os.getpid()}"
-atexit.register(shutil.rmtree, _COMPILED, ignore_errors=True)
-
-
-def _seed_cache(state_dir: Path) -> None:
-    """Let a proxy find the detectors compiled by an earlier one, as a second start does."""
-    if _COMPILED.exists():
-        shutil.copytree(_COMPILED, state_dir / "cache", dirs_exist_ok=True)
-
-
-def _keep_cache(state_dir: Path) -> None:
-    if not _COMPILED.exists() and (state_dir / "cache").exists():
-        made = Path(tempfile.mkdtemp(prefix=f"{_COMPILED.name}-"))
-        shutil.copytree(state_dir / "cache", made, dirs_exist_ok=True)
-        try:
-            made.rename(_COMPILED)  # whole: other processes look for it
-        except OSError:  # one of them was first
-            shutil.rmtree(made)

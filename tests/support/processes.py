@@ -25,6 +25,9 @@ IMPORT_LIMIT = 600.0
 END_LIMIT = 60.0
 PLAIN = "PLAIN_PROCESSES"
 """A variable that, when set, has tests start every process from nothing."""
+COMPILED = Path(tempfile.gettempdir()) / f"interlock-tests-{os.getuid()}-{os.getpid()}"
+"""The cache of a state folder: what is compiled at the first start on one. The zygote writes it."""
+atexit.register(shutil.rmtree, COMPILED, ignore_errors=True)
 READ_AT_START = ("PYTHON", "LC_", "LANG", "LD_", "TZ", "MALLOC_", "TYPER_", "FORCE_COLOR", "TERMINAL_WIDTH")
 """Variables that the interpreter and its imports read once; a child must have those of its zygote."""
 
@@ -115,6 +118,7 @@ class Zygote:
                     "from tests.support import fork_server; fork_server.main()",
                     kind,
                     str(listener.fileno()),
+                    str(COMPILED),
                 ],
                 cwd=REPOSITORY,
                 env={name: value for name, value in env.items() if name != "PYTHONPATH"},
@@ -175,6 +179,14 @@ def wait_for_zygotes() -> None:
     """Wait until those that were started have done their imports."""
     for zygote in _zygotes.values():
         zygote.wait_until_ready(IMPORT_LIMIT)
+
+
+def seed_cache(state_dir: Path, env: dict[str, str]) -> None:
+    """Let a process on this folder find what another has compiled, as a second start does."""
+    if (zygote := _zygote_for("proxy.cli", env)) is not None:
+        zygote.wait_until_ready(START_LIMIT)
+        if COMPILED.exists():  # else it could not be started, and says so to whoever asks it for a process
+            shutil.copytree(COMPILED, state_dir / "cache", dirs_exist_ok=True)
 
 
 def _zygote_for(module: str, env: dict[str, str]) -> Zygote | None:
