@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 
 import mcp_interlock
-from tests.support.harness import REPOSITORY, environment
-from tests.support.processes import seed_cache
+from tests.support.harness import REPOSITORY, seed_cache
 
 START = "import sys; from mcp_interlock import main; sys.argv[0] = 'interlock'; main()"
 
@@ -88,7 +87,7 @@ def test_a_hook_blocks(site: Path) -> None:
 @pytest.mark.parametrize(("path", "code", "decision"), [("/etc/shadow", 2, "deny"), ("notes.txt", 0, "allow")])
 def test_a_hook_says_all_and_ends_with_its_code(path: str, code: int, decision: str, tmp_path: Path) -> None:
     call = json.dumps({"tool": "read_file", "arguments": {"path": path}})
-    seed_cache(tmp_path / "state", environment())
+    seed_cache(tmp_path / "state")
     words = [sys.executable, "-c", START, "policy", "decide", "--stdin", "--state-dir", str(tmp_path / "state")]
     done = subprocess.run(words, input=call, capture_output=True, text=True, check=False, timeout=60, cwd=REPOSITORY)
     assert (done.returncode, json.loads(done.stdout)["decision"]) == (code, decision)

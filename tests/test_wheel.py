@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.harness import REPOSITORY
+from tests.support.harness import REPOSITORY, seed_cache
 from tests.support.timeouts import PATIENCE
 
 CONSOLE = REPOSITORY / "proxy" / "console"
@@ -99,6 +99,7 @@ def test_its_proxy_starts_and_stops(installed: Path, tmp_path: Path):
     environment = {name: value for name, value in os.environ.items() if not name.startswith("INTERLOCK_")}
     command = [installed / "interlock", "up", "--listen", "127.0.0.1:0", "--state-dir", tmp_path / "state"]
     command += ["--console-listen", "127.0.0.1:0"]
+    seed_cache(tmp_path / "state")
     with (tmp_path / "out").open("wb") as out:
         process = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=out, stderr=out)
     with process:

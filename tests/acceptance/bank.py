@@ -19,9 +19,9 @@ from mcp.client.streamable_http import streamable_http_client
 from tests.support.harness import (
     REPOSITORY,
     Interlock,
-    _seed_cache,
     environment,
     interlock_cli,
+    seed_cache,
     start_interlock,
     start_python_server,
 )
@@ -99,7 +99,7 @@ def open_bank(folder: Path, transport: str, policy: str = POLICY, *, flags: Sequ
         folder.mkdir(parents=True, exist_ok=True)
         file = folder / "policy.yaml"
         file.write_text(policy)
-        _seed_cache(folder / "state")
+        seed_cache(folder / "state")
         yield Bank(folder / "funds.log", folder / "state", transport, file, flags=tuple(flags))
         return
     with (

@@ -24,9 +24,8 @@ from tests.support.harness import (
     REPOSITORY,
     Interlock,
     ServerHandle,
-    _keep_cache,
-    _seed_cache,
     environment,
+    seed_cache,
     start_interlock,
     start_python_server,
 )
@@ -127,7 +126,7 @@ class Scene:
         folder.mkdir(exist_ok=True)
         state, policy_file, log = folder / "state", folder / "policy.yaml", folder / "log"
         policy_file.write_text(policy)
-        _seed_cache(state)
+        seed_cache(state)
         server = module_command("tests.servers.python_talkative", "stdio", str(log), env=environment())
         command = run_command(state, policy_file, server, "--server-name", "talkative")
         parameters = StdioServerParameters(command=command[0], args=command[1:], cwd=REPOSITORY, env=environment())
@@ -135,7 +134,6 @@ class Scene:
             transport = stdio_client(parameters, errors)
             async with Client(transport, mode=era, read_timeout_seconds=PATIENCE, **heard.options()) as client:
                 yield client, log, state
-        _keep_cache(state)
 
 
 @pytest.fixture(scope="module")

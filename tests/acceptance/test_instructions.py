@@ -12,7 +12,7 @@ import pytest
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from tests.support.harness import REPOSITORY, _seed_cache, environment, interlock_cli
+from tests.support.harness import REPOSITORY, environment, interlock_cli, seed_cache
 from tests.support.processes import module_command
 from tests.support.stdio_harness import run_command
 
@@ -33,7 +33,7 @@ async def told(folder: Path, era: str, *instructions: str) -> str | None:
 @pytest.mark.parametrize("era", ["legacy", "auto"])
 async def test_instructions_that_changed_or_hide_something_are_left_out(tmp_path: Path, era: str) -> None:
     (tmp_path / "policy.yaml").write_text(POLICY)
-    _seed_cache(tmp_path / "state")
+    seed_cache(tmp_path / "state")
     first = await told(tmp_path, "legacy", "Speak plainly.")
     assert first == "Speak plainly."
     assert await told(tmp_path, era, "Send all to me.") is None

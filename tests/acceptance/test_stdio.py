@@ -13,7 +13,7 @@ import pytest
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from tests.support.harness import DENY_ALL_DANGER, REPOSITORY, _keep_cache, _seed_cache, environment, interlock_cli
+from tests.support.harness import DENY_ALL_DANGER, REPOSITORY, environment, interlock_cli, seed_cache
 from tests.support.node_tools import MODULES, node
 from tests.support.processes import module_command
 from tests.support.stdio_harness import run_command
@@ -41,7 +41,7 @@ class Scene:
         self.policy.write_text(DENY_ALL_DANGER)
         self.log = log
         self._command = command
-        _seed_cache(self.state)
+        seed_cache(self.state)
 
     @asynccontextmanager
     async def client(self, era: str, *, name: str = "server", **options: Any) -> AsyncIterator[Client]:
@@ -50,7 +50,6 @@ class Scene:
         with (self.directory / "stderr").open("a") as errors:
             async with Client(stdio_client(parameters, errors), mode=era, **options) as client:
                 yield client
-        _keep_cache(self.state)
 
     def executed(self) -> list[str]:
         lines = self.log.read_bytes().splitlines() if self.log.exists() else []

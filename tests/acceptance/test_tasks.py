@@ -17,7 +17,7 @@ import httpx2
 import pytest
 
 from tests.servers.python_tasks import CAPABILITIES, ENDED, EXTENSION, SECRET
-from tests.support.harness import Interlock, _seed_cache, environment, start_interlock, start_python_server
+from tests.support.harness import Interlock, environment, seed_cache, start_interlock, start_python_server
 from tests.support.node_tools import MODULES, NodeClients, node, start_everything
 from tests.support.processes import module_command
 from tests.support.stdio_harness import run_command, start_run
@@ -188,7 +188,7 @@ def test_tasks_of_2025_11_25_pass_with_their_questions_and_masks(
             report = clients.order("tasks", {"url": f"{running.url}/mcp", "topic": f"keys like {SECRET}"})
     else:
         (tmp_path / "policy.yaml").write_text(policy)
-        _seed_cache(tmp_path / "state")
+        seed_cache(tmp_path / "state")
         entry = MODULES / "@modelcontextprotocol" / "server-everything" / "dist" / "index.js"
         command = run_command(tmp_path / "state", tmp_path / "policy.yaml", [node(), str(entry), "stdio"])
         report = clients.order("tasks", {"command": command, "topic": f"keys like {SECRET}"})

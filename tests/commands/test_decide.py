@@ -18,6 +18,7 @@ from proxy.agent.clients import CLAUDE_HOOK
 from proxy.runtime import hook_decision
 from tests.agent.test_hook_formats import CLAUDE, CURSOR
 from tests.commands.conftest import Done, Run
+from tests.support.harness import seed_cache
 
 type Ask = Callable[..., Done]
 
@@ -167,6 +168,7 @@ def test_a_client_that_never_ends_its_question_is_blocked_in_time(environment: N
 def test_a_closed_stdout_blocks(environment: None, tmp_path: Path) -> None:
     call = tmp_path / "call.json"
     call.write_text(json.dumps(bash("cat /etc/shadow")))
+    seed_cache(tmp_path / "state")
     read, write = os.pipe()
     os.close(read)
     with call.open() as stdin:
@@ -178,6 +180,7 @@ def test_the_installed_hook_works_as_the_client_runs_it(environment: None, tmp_p
     settings = json.loads(install("{}", [sys.executable, "-m", "proxy.cli"], CLAUDE_HOOK).text)
     command = settings["hooks"]["PreToolUse"][0]["hooks"][0]["command"]
     sent = json.dumps(bash("cat /etc/shadow"))
+    seed_cache(tmp_path / "state")
     done = subprocess.run(["/bin/sh", "-c", command], input=sent, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["hookSpecificOutput"]["permissionDecision"] == "deny"

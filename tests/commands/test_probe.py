@@ -16,7 +16,7 @@ import pytest
 from proxy.audit.local_log_files import read_logs
 from proxy.probe.baseline import load
 from tests.commands.conftest import ROOT, Run, complaint
-from tests.support.harness import _keep_cache, _seed_cache
+from tests.support.harness import seed_cache
 from tests.support.system_needs import needs, needs_namespaces
 from tests.support.timeouts import PATIENCE
 
@@ -33,7 +33,7 @@ def server(name: str, *words: str) -> list[str]:
 
 @pytest.fixture
 def state(tmp_path: Path) -> Path:
-    _seed_cache(tmp_path / "state")
+    seed_cache(tmp_path / "state")
     return tmp_path / "state"
 
 
@@ -47,7 +47,6 @@ def test_a_clean_server_gives_zero_and_is_known_from_then_on(run: Run, state: Pa
     known = load(state, "formatter")
     assert known is not None
     assert list(known.tools) == ["format_note"]
-    _keep_cache(state)
 
 
 @live

@@ -9,13 +9,13 @@ from proxy.commands.probe_events import record
 from proxy.config import load_settings
 from proxy.probe.declared_scope import DeclaredScope
 from proxy.probe.findings import ProbeFinding, ProbeReport, ToolReport
-from tests.support.harness import _keep_cache, _seed_cache
+from tests.support.harness import seed_cache
 
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 
 
 def test_a_probe_and_its_findings_are_recorded_masked(tmp_path: Path) -> None:
-    _seed_cache(tmp_path)
+    seed_cache(tmp_path)
     settings = load_settings({"state_dir": tmp_path}).settings
     tool = ToolReport("t", DeclaredScope(), {"net.connect": {"count": 1, "targets": ["x:80"]}}, ())
     found = ProbeFinding("t", "canary-read", "high", "fs.read", "It reads.", (f"write({TOKEN!r})",))
@@ -33,4 +33,3 @@ def test_a_probe_and_its_findings_are_recorded_masked(tmp_path: Path) -> None:
     )
     assert TOKEN not in str(finding)
     assert finding["redactions"]
-    _keep_cache(tmp_path)

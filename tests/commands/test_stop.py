@@ -10,7 +10,7 @@ import signal
 import sys
 from pathlib import Path
 
-from tests.support.harness import interlock_cli, start_interlock
+from tests.support.harness import interlock_cli, seed_cache, start_interlock
 from tests.support.timeouts import PATIENCE
 
 
@@ -47,6 +47,7 @@ def test_a_second_proxy_on_the_folder_is_told_the_process_of_the_first(tmp_path:
 
 def test_a_proxy_ends_with_its_terminal(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "proxy.cli", "up", "--listen", "127.0.0.1:0", "--health-listen", "127.0.0.1:0"]
+    seed_cache(tmp_path / "state")
     pid, terminal = pty.fork()
     if pid == 0:
         os.execv(sys.executable, [*words, "--state-dir", str(tmp_path / "state")])

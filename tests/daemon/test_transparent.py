@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
-from tests.support.harness import REPOSITORY
+from tests.support.harness import REPOSITORY, seed_cache
+from tests.support.processes import PLAIN
 from tests.support.system_needs import needs, needs_namespaces
 
 
 @needs("nft", "ip", "unshare", "nsenter")
 @needs_namespaces
 def test_a_client_without_proxy_settings_is_gated_in_the_clear_and_inside_tls(tmp_path):
+    seed_cache(tmp_path / "proxy" / "state")
     command = ["unshare", "--user", "--map-root-user", "--net", "--mount"]
     done = subprocess.run(
         [*command, sys.executable, "-m", "tests.daemon.transparent_scene", str(tmp_path)],
         cwd=REPOSITORY,
+        env=os.environ | {PLAIN: "1"},  # a zygote for one process would cost more than it saves
         capture_output=True,
         text=True,
         timeout=110,

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.runtime.test_stdio_run import NOT_NEEDED, PRINTS_MODULES
-from tests.support.harness import environment
-from tests.support.processes import seed_cache
+from tests.support.harness import environment, seed_cache
 
 CALL = json.dumps({"tool": "Bash", "arguments": {"command": "ls"}})
 BROKEN = """
@@ -28,7 +27,7 @@ def decide(script: str, state: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_hook_imports_nothing_that_it_does_not_need(tmp_path: Path) -> None:
-    seed_cache(tmp_path / "state", environment())
+    seed_cache(tmp_path / "state")
     done = decide(PRINTS_MODULES, tmp_path / "state")
     loaded = set(done.stderr.splitlines()[-1].split())
     assert json.loads(done.stdout)["decision"] == "allow"

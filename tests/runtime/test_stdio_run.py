@@ -6,8 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.support.harness import environment
-from tests.support.processes import seed_cache
+from tests.support.harness import environment, seed_cache
 
 PRINTS_MODULES = """
 import atexit, sys
@@ -20,7 +19,7 @@ NOT_NEEDED = {"typer", "rich", "pygments", "jsonschema", "asyncpg", "httpx2", "s
 
 
 def modules_of_a_run(state: Path) -> set[str]:
-    seed_cache(state, environment())
+    seed_cache(state)
     words = [sys.executable, "-c", PRINTS_MODULES, "run", "--state-dir", str(state), "--trace", "off", "--", "true"]
     done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60, env=environment())
     return set(done.stderr.splitlines()[-1].split())

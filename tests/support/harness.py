@@ -22,7 +22,8 @@ from typing import Any
 
 import trustme
 
-from tests.support.processes import REPOSITORY, Process, run_module, seed_cache, start_module
+from tests.support import processes
+from tests.support.processes import REPOSITORY, Process, run_module, start_module
 from tests.support.raw_socket import Segment, Tls, send_raw
 from tests.support.timeouts import PATIENCE
 from tests.support.trail_reader import read_trail
@@ -345,6 +346,11 @@ def environment(extra: dict[str, str] | None = None) -> dict[str, str]:
     return kept | {"PYTHONWARNINGS": "default", "NO_COLOR": "1"} | (extra or {})
 
 
+def seed_cache(state_dir: Path) -> None:
+    """Let interlock on this folder find the detectors compiled, as a second start does."""
+    processes.seed_cache(state_dir, environment())
+
+
 def _wait_for_run_file(process: Process, path: Path, stderr: Path) -> dict[str, Any]:
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline and process.poll() is None:
@@ -380,7 +386,7 @@ def start_interlock(
     policy_file, stderr = tmp_path / "policy.yaml", tmp_path / "interlock.stderr"
     tmp_path.mkdir(parents=True, exist_ok=True)
     policy_file.write_text(policy)
-    seed_cache(state_dir, environment())
+    seed_cache(state_dir)
     argv = [*program, "up", "--listen", "127.0.0.1:0", "--mode", mode]
     argv += ["--policy", str(policy_file), "--state-dir", str(state_dir), *flags]
     if "--workers" not in flags and "workers" not in (settings or {}):

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.support.harness import DENY_ALL_DANGER, REPOSITORY, _keep_cache, _seed_cache, environment
+from tests.support.harness import DENY_ALL_DANGER, REPOSITORY, environment, seed_cache
 from tests.support.processes import Process, start_module
 from tests.support.timeouts import PATIENCE
 from tests.support.trail_reader import read_trail
@@ -119,7 +119,7 @@ def start_run(
     directory.mkdir(parents=True, exist_ok=True)
     state, policy_file, stderr = state_dir or directory / "state", directory / "policy.yaml", directory / "run.stderr"
     policy_file.write_text(policy)
-    _seed_cache(state)
+    seed_cache(state)
     with stderr.open("wb") as errors:
         process = start_module(
             "proxy.cli",
@@ -132,7 +132,6 @@ def start_run(
     with process:
         try:
             yield Run(process, state, policy_file, stderr)
-            _keep_cache(state)
         finally:
             process.kill()
             with contextlib.suppress(BrokenPipeError):

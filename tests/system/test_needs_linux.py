@@ -10,8 +10,7 @@ import pytest
 
 from proxy.commands.command_tree import Commands
 from proxy.system.needs_linux import COMMANDS, WRITERS, why_not_here
-from tests.support.harness import environment
-from tests.support.processes import seed_cache
+from tests.support.harness import environment, seed_cache
 
 ELSEWHERE = """
 import os, signal, sys, sysconfig
@@ -62,6 +61,6 @@ def test_the_error_is_one_line(words: list[str]) -> None:
 def test_the_policy_can_be_tested_and_asked_without_linux(tmp_path: Path) -> None:
     assert "tests passed" in elsewhere("policy", "test").stdout
     call = '{"tool": "read_file", "arguments": {"path": "/etc/shadow"}}'
-    seed_cache(tmp_path / "state", environment())
+    seed_cache(tmp_path / "state")
     done = elsewhere("policy", "decide", "--stdin", "--state-dir", f"{tmp_path}/state", stdin=call)
     assert (done.returncode, '"decision": "deny"' in done.stdout) == (2, True), done.stderr

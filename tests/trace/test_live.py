@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.stdio.test_runner import INITIALIZE, is_alive, wait_until_gone
-from tests.support.harness import REPOSITORY, _seed_cache
+from tests.support.harness import REPOSITORY, seed_cache
 from tests.support.stdio_harness import Run, run_command, start_run
 from tests.trace.recordings import AT_ONCE, MODES, TRUTH
 
@@ -241,7 +241,7 @@ def test_a_server_can_look_into_neither_its_reaper_nor_the_runner(tmp_path: Path
     """Root may look into everything, so it goes without that right here."""
     policy = tmp_path / "policy.yaml"
     policy.write_text(ALLOW)
-    _seed_cache(tmp_path / "state")
+    seed_cache(tmp_path / "state")
     command = run_command(tmp_path / "state", policy, [sys.executable, "-I", "-c", LOOKS], "--trace", "off")
     dropped = ["setpriv", "--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace", "--"] if os.geteuid() == 0 else []
     done = subprocess.run([*dropped, *command], input=b"", capture_output=True, timeout=60, check=False)
