@@ -30,14 +30,10 @@ setup: $(VENV)/.run ## only install what `make run` needs
 .PHONY: test
 test: $(VENV)/.dev system-packages $(NODE) ## all tests; ARGS='-k sse' passes flags on
 	$(BIN)/python -m pytest $(FORKED) $(ARGS)
-	$(if $(ARGS),,@$(MAKE) --no-print-directory test-plain ARGS='$(PLAIN)')
 
 .PHONY: test-plain
-test-plain: $(VENV)/.dev system-packages $(NODE) ## all tests without what is there for speed alone (the setting `fast` off)
+test-plain: $(VENV)/.dev system-packages $(NODE) ## all tests without what is there for speed alone (the setting `fast` off); `make test` has three files of it
 	INTERLOCK_FAST=off $(BIN)/python -m pytest $(FORKED) $(ARGS)
-
-# What `make test` runs of test-plain: failures, limits and framing, in half a minute.
-PLAIN := tests/daemon/test_failures.py tests/daemon/test_limits.py tests/daemon/test_framing.py
 
 .PHONY: test-fast
 test-fast: $(VENV)/.dev system-packages $(NODE) ## the tests that start no proxy, about a minute: for the inner loop
