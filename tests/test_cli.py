@@ -26,6 +26,7 @@ from proxy.system.package_data import version
 from tests.support.command_tree import commands, examples, options
 from tests.support.harness import environment
 from tests.support.processes import run_module, start_module
+from tests.support.timeouts import PATIENCE
 
 runner = CliRunner()
 GROUPS = [[], *([entry.name] for entry in command_tree.Commands.entries)]
@@ -215,7 +216,7 @@ def test_output_that_nobody_reads_ends_quietly(tmp_path: Path) -> None:
     with (tmp_path / "err").open("wb+") as err:
         try:
             with start_module("proxy.cli", "config", "show", env=environment(), stdout=writing, stderr=err) as process:
-                assert process.wait(30) == 1
+                assert process.wait(PATIENCE) == 1
         finally:
             os.close(writing)
         err.seek(0)

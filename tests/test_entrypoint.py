@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.harness import REPOSITORY
+from tests.support.timeouts import PATIENCE
 
 ENTRYPOINT = REPOSITORY / "deploy" / "entrypoint"
 NOTE = 'echo "$(basename "$0") $*" >>"$CALLS"\n'
@@ -43,7 +44,7 @@ class Stage:
         variables = {"PATH": f"{self.folder}/bin:{os.environ['PATH']}", "CALLS": str(calls), **env}
         done = subprocess.run(
             [ENTRYPOINT, *(words or ("up", "--log-level", "error"))],
-            env=variables, capture_output=True, text=True, timeout=30, check=False,
+            env=variables, capture_output=True, text=True, timeout=PATIENCE, check=False,
         )  # fmt: skip
         return done.returncode, calls.read_text().splitlines(), done.stderr
 

@@ -149,7 +149,7 @@ async def test_an_event_that_nobody_waits_for_is_soon_on_disk_all_the_same(sink:
     await sink.record(event(0))
     for number in (1, 2):
         sink.record_later(event(number))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             while len(ids(path)) <= number:
                 await asyncio.sleep(0.01)
     assert ids(path) == ["0", "1", "2"]

@@ -15,6 +15,7 @@ from tests.daemon.conftest import Pair
 from tests.daemon.reload import replace_policy, wait_for
 from tests.support.harness import Interlock, ServerHandle, start_interlock
 from tests.support.raw_socket import parse_answers, send_raw
+from tests.support.timeouts import PATIENCE
 
 OPEN = """\
 version: 1
@@ -60,7 +61,7 @@ def get(interlock: Interlock, host: str, *more: str) -> tuple[int, str]:
 
 
 def client(interlock: Interlock) -> httpx2.Client:
-    return httpx2.Client(proxy=interlock.proxy_url, timeout=20, trust_env=False)
+    return httpx2.Client(proxy=interlock.proxy_url, timeout=PATIENCE, trust_env=False)
 
 
 def reason(response: httpx2.Response) -> str:

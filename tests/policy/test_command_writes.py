@@ -8,6 +8,7 @@ from proxy.policy.command_writes import Written, written_words
 from proxy.policy.eval_context import EvalContext
 from proxy.policy.home import expand_home
 from proxy.policy.selectors import SELECTORS
+from tests.support.timeouts import PATIENCE
 
 WRITES = [
     "echo x >> ~/.bashrc",
@@ -125,7 +126,7 @@ def changes(line, home):
         env=environment,
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        timeout=20,
+        timeout=PATIENCE,
         check=False,
     )
     after = (file.read_text(), file.stat().st_ino, file.stat().st_nlink) if file.exists() else None

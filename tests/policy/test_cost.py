@@ -122,7 +122,7 @@ def test_a_long_command_line_is_judged_in_time_by_the_shipped_policy(line):
     start = time.process_time()
     SHIPPED.decide(Call("tools/call", "s", "a", "shell", {"command": line}))
     # About 0.1 s where nothing else runs; the machine of a test may be slow.
-    assert time.process_time() - start < 0.4
+    assert time.process_time() - start < 1
 
 
 def test_a_line_with_more_commands_than_can_be_judged_is_ambiguous():

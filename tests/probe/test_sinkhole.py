@@ -34,16 +34,16 @@ def attempt(name, work):
         said[name] = f"{type(error).__name__}: {error}"
 def send(family, address, data):
     with socket.socket(family) as client:
-        client.settimeout(5); client.connect(address); client.sendall(data)
+        client.settimeout(60); client.connect(address); client.sendall(data)
         return "sent"
 def ask(server, name):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
-        client.settimeout(5); client.connect((server, 53))
+        client.settimeout(60); client.connect((server, 53))
         client.send(b"\0\7\1\0\0\1\0\0\0\0\0\0" + bytes([len(name)]) + name + b"\2ex\0\0\1\0\1")
         return len(client.recv(512))
 outside, sockets, state = sys.argv[1:4]
 attempt("https", lambda: urllib.request.urlopen(
-    urllib.request.Request("https://drop.example/in?x=1", data=b"body of it"), timeout=5).read().decode())
+    urllib.request.Request("https://drop.example/in?x=1", data=b"body of it"), timeout=60).read().decode())
 attempt("raw", lambda: send(socket.AF_INET, ("203.0.113.9", 4567), b"raw bytes"))
 attempt("raw6", lambda: send(socket.AF_INET6, ("2001:db8::5", 4568), b"raw bytes six"))
 attempt("dns", lambda: ask("8.8.8.8", b"datainname"))
@@ -222,7 +222,7 @@ def test_where_it_is_refused_that_is_the_exit_code(tmp_path: Path) -> None:
     launch = plan_sinkhole(sinkhole)
     reading = os.open(sinkhole.file("notes"), os.O_RDONLY | os.O_NONBLOCK)
     forbid = 'echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv --bounding-set=-all "$@"'
-    done = subprocess.run(["unshare", "-Ur", "sh", "-c", forbid, "sh", *launch.argv], timeout=30, check=False)
+    done = subprocess.run(["unshare", "-Ur", "sh", "-c", forbid, "sh", *launch.argv], timeout=PATIENCE, check=False)
     os.close(reading)
     assert done.returncode == IMPOSSIBLE
     assert "not permitted" in sinkhole.file("problem").read_text()

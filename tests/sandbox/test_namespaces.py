@@ -12,6 +12,7 @@ import pytest
 from proxy.sandbox.namespaces import NamespaceError, listening_sockets, mount, run_program, sockets_below
 from tests.support.harness import REPOSITORY
 from tests.support.system_needs import needs, needs_namespaces
+from tests.support.timeouts import PATIENCE
 
 
 def test_unix_sockets_that_listen_are_found(tmp_path: Path) -> None:
@@ -49,7 +50,9 @@ print(*sorted(os.listdir("/proc/self/fd")))
 
 def test_files_are_closed_though_the_limit_was_lowered_below_their_number() -> None:
     command = [sys.executable, "-I", "-c", CLOSED, str(REPOSITORY)]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30, check=True)
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE, check=True
+    )
     assert done.stdout.split() == ["0", "1", "2", "3"]  # the last is what the list is read by
 
 
@@ -79,7 +82,7 @@ os.execvp("cat", ["cat", "/proc/self/status"])
 @needs_namespaces
 def test_a_capability_that_was_renounced_is_not_had_again_by_being_root() -> None:
     command = [sys.executable, "-I", "-c", RENOUNCED, str(REPOSITORY)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     told = dict(line.split(":\t") for line in done.stdout.splitlines())
     assert told["Uid"].split()[0] == "0", done.stderr
     assert {told[kind] for kind in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")} == {"0" * 16}
@@ -105,7 +108,7 @@ def test_a_refusal_of_the_system_is_told() -> None:
         ["unshare", "-Ur", "sh", "-c", forbid, "sh", sys.executable, "-I", "-c", REFUSED, str(REPOSITORY)],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=PATIENCE,
         check=False,
     )
     assert "namespaces: Operation not permitted" in done.stdout, done.stderr

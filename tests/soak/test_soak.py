@@ -12,6 +12,7 @@ import pytest
 from tests.faults.load import wait_until
 from tests.soak.scenes import KB, SLOW_HEAD, Soak, answered, crowd, memory, soak
 from tests.support.harness import Interlock, ServerHandle, start_interlock, start_python_server
+from tests.support.timeouts import PATIENCE
 
 MIB = 1 << 20
 CROWD = 150
@@ -59,7 +60,7 @@ def test_a_crowd_that_holds_on_takes_little_keeps_nobody_out_and_ends(
 
 
 def interlock_connections(interlock: Interlock) -> int:
-    with urllib.request.urlopen(f"{interlock.health_url}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"{interlock.health_url}/metrics", timeout=PATIENCE) as answer:
         lines = answer.read().decode().splitlines()
     return int(float(next(line.split()[1] for line in lines if line.startswith("interlock_connections "))))
 

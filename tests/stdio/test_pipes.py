@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from proxy.stdio.pipes import BlockingWorker, DescriptorReader, DescriptorWriter
+from tests.support.timeouts import PATIENCE
 
 
 async def test_bytes_pass_from_an_outlet_to_an_inlet() -> None:
@@ -92,5 +93,7 @@ os.write(writing, os.read(reading, 100))
 
 
 def test_what_else_is_printed_misses_the_wire() -> None:
-    done = subprocess.run([sys.executable, "-c", TAKING], input=b"wire", capture_output=True, check=True, timeout=30)
+    done = subprocess.run(
+        [sys.executable, "-c", TAKING], input=b"wire", capture_output=True, check=True, timeout=PATIENCE
+    )
     assert (done.stdout, done.stderr) == (b"wire", b"stray\n")

@@ -52,7 +52,7 @@ def keep_and_hold(path: Path, kept: Any) -> None:
 def open_at_once(path: Path, ready: Any) -> None:
     async def run() -> None:
         database = SqliteDatabase(path)
-        ready.wait(30)
+        ready.wait(PATIENCE)
         await database.check()
         await database.close()
 

@@ -27,6 +27,7 @@ from tests.support.harness import (
     start_python_server,
 )
 from tests.support.processes import REPOSITORY, run_module
+from tests.support.timeouts import PATIENCE
 from tests.support.web_site import start_page, start_site
 
 POLICY = f"""{DENY_ALL_DANGER}
@@ -116,7 +117,7 @@ class World:
 
 def addresses() -> list[str]:
     """Return this machine's own addresses, but those of loopback."""
-    told = subprocess.run(["ip", "-json", "addr"], capture_output=True, check=True, timeout=10).stdout
+    told = subprocess.run(["ip", "-json", "addr"], capture_output=True, check=True, timeout=PATIENCE).stdout
     found = [info for link in json.loads(told) for info in link.get("addr_info", ())]
     return [info["local"] for info in found if info.get("scope") == "global"]
 

@@ -18,6 +18,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any, Self
 
+from tests.support.timeouts import PATIENCE
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 CLIENT = REPOSITORY / "tests" / "support" / "fork_client.py"
 START_LIMIT = 60.0
@@ -254,7 +256,11 @@ def _stream(stream: int | IO[bytes], number: int, closing: contextlib.ExitStack)
 
 
 def run_module(
-    module: str, *arguments: str, env: Mapping[str, str] | None = None, cwd: Path = REPOSITORY, timeout: float = 30
+    module: str,
+    *arguments: str,
+    env: Mapping[str, str] | None = None,
+    cwd: Path = REPOSITORY,
+    timeout: float = PATIENCE,
 ) -> subprocess.CompletedProcess[str]:
     """Run `python -m MODULE ARGUMENT…` to its end; return what it wrote, and its exit code.
 

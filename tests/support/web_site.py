@@ -24,7 +24,7 @@ class _Handler(SimpleHTTPRequestHandler):
 
 def _git(*words: str, cwd: Path) -> None:
     who = ["-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "commit.gpgsign=false"]
-    subprocess.run(["git", *who, *words], cwd=cwd, check=True, capture_output=True, timeout=20)
+    subprocess.run(["git", *who, *words], cwd=cwd, check=True, capture_output=True, timeout=PATIENCE)
 
 
 @contextlib.contextmanager

@@ -23,6 +23,7 @@ from proxy.trace.attribute import AttributedObservation, Attributor
 from proxy.trace.normalise import TRACED, Normaliser
 from proxy.trace.strace import TraceReader
 from proxy.trace.tracer import options
+from tests.support.timeouts import PATIENCE
 
 FOLDER = Path(__file__).parent / "recordings"
 SERVER = Path(__file__).parents[1] / "servers" / "busy.py"
@@ -109,7 +110,7 @@ def record(mode: str, at_once: int, *, with_paths: bool) -> dict[str, Any]:
         start = max(each["end"] for each in passed if each["way"] == "back")
         time.sleep(0.02)
     server.stdin.close()
-    server.wait(10)
+    server.wait(PATIENCE)
     time.sleep(0.2)
     passed.sort(key=lambda each: each["time"])
     return {

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tests.addons.lane.scripted import Exchange, Proxy, ScriptedServer, Seen, neutral, play
 from tests.support.harness import Certificates, Interlock, start_interlock
+from tests.support.timeouts import PATIENCE
 
 POLICY = """\
 version: 1
@@ -45,7 +46,7 @@ class Pair:
     @property
     def lane_calls(self) -> float:
         """How many requests began in the lane."""
-        with urllib.request.urlopen(f"{self.lane.health_url}/metrics", timeout=10) as answer:
+        with urllib.request.urlopen(f"{self.lane.health_url}/metrics", timeout=PATIENCE) as answer:
             found = _COUNTER.search(answer.read().decode())
         return float(found[1]) if found else 0.0
 
