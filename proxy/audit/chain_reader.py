@@ -125,6 +125,7 @@ class AllChains:
     def __init__(self, logs: LogChains, store: StoreChains) -> None:
         self._logs = logs
         self._store = store
+        self._last: dict[str, LogEntry] = {}  # of each writer, the last event of the last page
 
     async def heads(self) -> dict[str, Head | None]:
         # The logs first, here and below: an event that is shipped in between is then seen twice, and not never.
@@ -134,12 +135,18 @@ class AllChains:
     async def page(self, writer: str, after: Position) -> list[ChainedEvent]:
         logs = await self._logs.page(writer, after)
         store = await self._store.page(writer, after)
+        if store and store[0].wrong_column is None and store[0].entry == self._last.get(writer):
+            # It was read from the log, where its position has no time, and was shipped meanwhile: it comes only once.
+            store = await self._store.page(writer, store[0].position)
         if len(store) == LIMIT:
             # What the log has beyond this page waits: the store may have events in between.
             logs = [event for event in logs if _number(event) < _number(store[-1])]
         known = {_number(event) for event in store}
         both = store + [event for event in logs if _number(event) not in known]
-        return sorted(both, key=lambda event: event.position)[:LIMIT]
+        page = sorted(both, key=lambda event: event.position)[:LIMIT]
+        if page:
+            self._last[writer] = page[-1].entry
+        return page
 
     async def unchained(self) -> str | None:
         return await self._store.unchained()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from proxy.audit import chain_reader
-from proxy.audit.chain_reader import START, ExportedChains, LogChains, StoreChains, event_id
+from proxy.audit.chain_reader import START, AllChains, ExportedChains, LogChains, StoreChains, event_id
 from proxy.audit.encoder import encode
 from proxy.audit.event import Head, LogEntry
 from proxy.audit.event_store import Events
@@ -44,6 +44,21 @@ async def test_pages_go_on_where_they_ended(events: Events, monkeypatch: pytest.
     second = await StoreChains(events).page("w", (3, "e003", 1003.0))
     assert [one.event_id for one in second] == ["e004", "e005", "e006"]
     assert await StoreChains(events).page("other", START) == []
+
+
+@pytest.mark.parametrize("limit", [1, 3, 1000])
+async def test_an_event_that_is_shipped_between_two_pages_comes_once(
+    events: Events, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    monkeypatch.setattr(chain_reader, "LIMIT", limit)
+    writer = write(tmp_path, range(1, 8)).writer
+    chains = AllChains(LogChains(tmp_path), StoreChains(events))
+    await chains.heads()
+    found = await chains.page(writer, START)
+    await move(tmp_path, events)
+    while page := await chains.page(writer, found[-1].position):
+        found += page
+    assert [one.entry.seq for one in found] == [1, 2, 3, 4, 5, 6, 7]
 
 
 FULL: dict[str, Any] = {
