@@ -50,6 +50,12 @@ LONGEST = (
     "test_walk_script.py",
     "test_wheel.py",
     "test_bench.py",
+    "acceptance/test_beyond_calls.py",
+    "daemon/test_non_mcp.py",
+    "commands/test_json_output.py",
+    "daemon/test_custom_detectors.py",
+    "acceptance/test_two_phase.py",
+    "acceptance/test_approval.py",
 )
 
 
