@@ -32,7 +32,7 @@ class PlainArguments(NamedTuple):
 
 def read_plainly(context: EvalContext) -> PlainArguments | None:
     """Return a call's arguments where they are numbers and strings with one reading each; None for all others."""
-    found: PlainArguments | None | bool = context.memo.get("=plain", False)
+    found: PlainArguments | bool | None = context.memo.get("=plain", False)
     if found is False:
         found = context.memo["=plain"] = _read(context)
     assert not isinstance(found, bool)

@@ -1,4 +1,4 @@
-"""The short way through plain arguments decides as the long way does: over the shipped cases, and over made-up calls."""
+"""The short way through plain arguments decides as the long way does: over the shipped cases and made-up calls."""
 
 from __future__ import annotations
 
@@ -18,10 +18,68 @@ from tests.support.processes import REPOSITORY
 
 WORDS = (
     *("weather", "Paris", "rm", "curl", "sudo", "cat", "ls", "etc", "passwd", "notes.txt", "env", "a=b", "-rf", "x"),
-    *("10.0.0.1", "metadata.", "metadata.x", "example.com", "https://example.com", "/etc/passwd", "~", "~root", "$HOME"),
-    *("%2e", "a.", ".", "..", ".ssh", "(rm", "{rm", "'rm", '"rm', "r'm'", "\\rm", "FOO=1", "|", ";", "&&", "[1]", '{"a"'),
-    *("\u0440m", "caf\u00e9", "\u200b", "GET", "-", "0x7f000001", "2130706433", "18th", "!", "#!/bin/sh", "host:80", ":"),
-    *("base64", "python3", "-c", "import", "os", "@file", "\t", "\n", "\x00", "1", "*", "**", "", "`id`", "rm.exe", "nc"),
+    *(
+        "10.0.0.1",
+        "metadata.",
+        "metadata.x",
+        "example.com",
+        "https://example.com",
+        "/etc/passwd",
+        "~",
+        "~root",
+        "$HOME",
+    ),
+    *(
+        "%2e",
+        "a.",
+        ".",
+        "..",
+        ".ssh",
+        "(rm",
+        "{rm",
+        "'rm",
+        '"rm',
+        "r'm'",
+        "\\rm",
+        "FOO=1",
+        "|",
+        ";",
+        "&&",
+        "[1]",
+        '{"a"',
+    ),
+    *(
+        "\u0440m",
+        "caf\u00e9",
+        "\u200b",
+        "GET",
+        "-",
+        "0x7f000001",
+        "2130706433",
+        "18th",
+        "!",
+        "#!/bin/sh",
+        "host:80",
+        ":",
+    ),
+    *(
+        "base64",
+        "python3",
+        "-c",
+        "import",
+        "os",
+        "@file",
+        "\t",
+        "\n",
+        "\x00",
+        "1",
+        "*",
+        "**",
+        "",
+        "`id`",
+        "rm.exe",
+        "nc",
+    ),
 )
 NAMES = (
     *("query", "q", "limit", "unit", "notes", "path", "filePath", "file", "url", "host", "command", "cmd", "args"),
@@ -29,7 +87,7 @@ NAMES = (
     *("Commands", "URL", "x-path", "id", "code", "options", "parameters", "attachment", "database"),
 )
 TOOLS = ("search", "walk_search", "shell", "run_query", "read_file", "http_request", "exec", "create_issue", "x", "")
-POLICIES = ("default.yaml", "profiles/balanced.yaml", "profiles/strict.yaml", "shell.yaml", "filesystem.yaml", "web.yaml")
+POLICIES = ("profiles/strict.yaml", "shell.yaml", "filesystem.yaml", "web.yaml")
 
 
 def random_arguments(chance: random.Random) -> dict[str, Any]:
@@ -61,9 +119,7 @@ def test_the_short_way_and_the_long_way_decide_the_same(name: str) -> None:
     policy, chance = load_policy(REPOSITORY / "policies" / name), random.Random(name)
     cases = [test.call for rule in policy.rules.values() for test in rule.tests]
     calls = [Call(case.method, case.server, case.agent, case.tool, dict(case.arguments or {})) for case in cases]
-    calls += [
-        Call("tools/call", "server", "agent", chance.choice(TOOLS), random_arguments(chance)) for _ in range(500)
-    ]
+    calls += [Call("tools/call", "server", "agent", chance.choice(TOOLS), random_arguments(chance)) for _ in range(300)]
     short = [policy.decide(call) for call in calls]
     with patch.object(rule_index, "read_plainly", lambda _context: None):
         assert [policy.decide(call) for call in calls] == short
