@@ -39,7 +39,7 @@ def world_with(catalog: Catalog) -> World:
 
     world = World()
     world.pins = None  # type: ignore[attr-defined]
-    world.gate = Gate(policy=lambda: world, redactor=world, sink=world, catalog=catalog)  # type: ignore[arg-type]
+    world.gate = Gate(policy=lambda: world, redactor=world, sink=world, catalog=catalog)  # type: ignore[arg-type, return-value]
     return world
 
 
@@ -63,7 +63,7 @@ async def test_pins_that_cannot_be_read_refuse() -> None:
     assert "decide" not in world.order
 
 
-@pytest.mark.parametrize("decision", [None, "allow", replace(ALLOW, outcome="maybe")])
+@pytest.mark.parametrize("decision", [None, "allow", replace(ALLOW, outcome="maybe")])  # type: ignore[arg-type]
 async def test_what_is_no_decision_and_no_outcome_that_is_known_refuses(decision: Any) -> None:
     world = World(decision=decision)
     assert isinstance(await world.inspect(call()), Answer)
