@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PICTURE = ROOT / "docs" / "walk.svg"
 CALLS = 8
 PAUSE = 0.2
-START_LIMIT = 60.0
+START_LIMIT = 180.0
 REQUEST, RESPONSE = "CompiledPolicy.decide", "EventRecorder.completed"  # on the two halves of a call's path
 FONT = 'font-family="sans-serif" font-size="11"'
 LABEL = 'fill="#1f2937" stroke="#ffffff" stroke-width="3" paint-order="stroke"'  # readable where lines cross it
