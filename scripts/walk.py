@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PICTURE = ROOT / "docs" / "walk.svg"
 CALLS = 8
 PAUSE = 0.2
-START_LIMIT = 60.0
+START_LIMIT = 180.0
 REQUEST, RESPONSE = "CompiledPolicy.decide", "EventRecorder.completed"  # on the two halves of a call's path
 FONT = 'font-family="sans-serif" font-size="11"'
 LABEL = 'fill="#1f2937" stroke="#ffffff" stroke-width="3" paint-order="stroke"'  # readable where lines cross it
@@ -89,7 +89,7 @@ class Server(BaseHTTPRequestHandler):
         """Log nothing."""
 
 
-def record(folder: Path) -> list[list[tuple[str, str]]]:
+def record(folder: Path, policy: str) -> list[list[tuple[str, str]]]:
     """Return, for each stretch of work of the worker, the functions it entered, as (file, function)."""
     (folder / "sitecustomize.py").write_text(PROFILER)
     calls = folder / "calls.jsonl"
@@ -98,8 +98,7 @@ def record(folder: Path) -> list[list[tuple[str, str]]]:
     upstream = f"reverse:http://127.0.0.1:{server.server_port}"
     state = folder / "state"
     flags = ["--listen", "127.0.0.1:0", "--mode", upstream, "--state-dir", str(state), "--workers", "1"]
-    # The way that every call can take, by the rules on tools alone: a profile adds what each of its parts asks about.
-    flags += ["--no-fast-lane", "--policy", str(ROOT / "policies" / "default.yaml")]
+    flags += ["--no-fast-lane", "--policy", str(ROOT / "policies" / policy)]
     environment = {**os.environ, "PYTHONPATH": f"{folder}:{ROOT}", "WALK_FILE": str(calls)}
     command = [sys.executable, "-m", "proxy.cli", "up", *flags]
     quiet = subprocess.DEVNULL
@@ -185,10 +184,12 @@ def main() -> None:
     """Record, print and draw the walk; with --max, exit 1 where it changes file more often."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--max", type=int, help="the most changes of file that are allowed")
+    # The way that every call can take, by the rules on tools alone: a profile adds what each of its parts asks about.
+    parser.add_argument("--policy", default="default.yaml", help="a file of policies/ (default: %(default)s)")
     parser.add_argument("--no-picture", action="store_true", help="only print the walk")
     flags = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        stretches = record(Path(folder))
+        stretches = record(Path(folder), flags.policy)
     walk = min(walks(stretches, "proxy/"), key=len)
     for visit in walk:
         print(f"{visit.file:40} {' '.join(visit.functions)}")

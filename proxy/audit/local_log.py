@@ -28,6 +28,7 @@ import apsw
 import structlog
 
 from proxy.audit import local_log_sql
+from proxy.audit.decision_log import log_decisions
 from proxy.audit.encoder import Encoder
 from proxy.audit.event import Head, LogEntry
 from proxy.errors import AuditUnavailableError
@@ -53,6 +54,7 @@ QUIET_SECONDS = 0.00005  # a turn of the event loop that takes no longer than th
 
 
 class _Encoded(NamedTuple):
+    event: AuditEvent
     body: str
     columns: list[Any] | None
     done: asyncio.Future[None] | None
@@ -225,12 +227,15 @@ class LocalLog:
                 self._try()
             if encoded:
                 # Acknowledged after the commit and by its result, all of a batch alike: a transaction is whole or not.
-                self._settle([one.done for one in encoded], self._write(encoded))
+                error = self._write(encoded)
+                self._settle([one.done for one in encoded], error)
+                if error is None:
+                    log_decisions(one.event for one in encoded)
 
     def _encode(self, event: AuditEvent, done: asyncio.Future[None] | None) -> _Encoded | None:
         """Encode an event; one that cannot be encoded fails by itself, and takes none of its batch with it."""
         try:
-            return _Encoded(*self._encoder.encode(event), done)
+            return _Encoded(event, *self._encoder.encode(event), done)
         except Exception as error:
             log.exception("an event cannot be encoded", kind=event.kind, error=str(error))
             self._settle([done], error)

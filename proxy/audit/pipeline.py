@@ -10,6 +10,7 @@ import structlog
 
 from proxy.audit.checkpoint_signer import CheckpointSigner, Watch
 from proxy.audit.checkpoints import CHECKPOINT_FILE
+from proxy.audit.decision_log import log_decisions
 from proxy.audit.local_log_files import worker_log
 from proxy.audit.open_events import open_events
 from proxy.audit.shipper import Route, ShippingThread
@@ -82,6 +83,7 @@ class LenientSink:
             self._since = self._since if self._missed else time.time()
             self._missed += 1
             log.error("a call goes unrecorded", kind=event.kind, call_id=event.call_id, error=str(error))  # noqa: TRY400
+            log_decisions([event])
             return
         if self._missed:
             detail = {"missed": self._missed, "since": self._since}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from proxy.audit.local_log import LocalLog
 
 MAX_BYTES = 1 << 40  # no bound: a log that was left behind is only emptied, and may be over this process's bound
-RECENT_EVENTS = 2000
+RECENT_EVENTS = 8000  # what a busy worker writes between two rounds of its shipper
 RECENT_CHARACTERS = 4 << 20
 
 

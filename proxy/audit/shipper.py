@@ -35,7 +35,7 @@ log = structlog.get_logger("interlock.shipper")
 
 BATCH = 1000
 MOST = 20_000  # events after which a round ends, so that upkeep and other logs get their turn under constant load
-IDLE_SECONDS = 0.5
+IDLE_SECONDS = 1.0
 LEFT_SECONDS = 10.0
 UPKEEP_SECONDS = 3600.0
 UPKEEP_AGAIN_SECONDS = 60.0
@@ -75,8 +75,9 @@ class Shipper:
                 pause = self._failed(error)
             else:
                 self._worked()
-                # A commit costs the same for few events as for many: wait for more, unless there are many.
-                pause = 0.0 if moved >= BATCH else IDLE_SECONDS
+                # A commit costs the same for few events as for many, so wait for more. A round ends where the log was
+                # empty, or at MOST events: only then there are more already.
+                pause = 0.0 if moved >= MOST else IDLE_SECONDS
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), pause)
 

@@ -79,18 +79,6 @@ class EventRecorder:
             self._sink.record_later(event)
         else:
             await self._sink.record(event)
-        log.info(
-            "decided",
-            call_id=event.call_id,
-            agent=event.agent,
-            server=event.server,
-            method=event.method,
-            tool=event.tool,
-            decision=event.decision,
-            reason=event.reason,
-            rule=event.rule,
-            ms=event.gate_ms,
-        )
 
     def completed(
         self,

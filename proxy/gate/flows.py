@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from proxy.core.model import Json
     from proxy.gate.event_recorder import EventRecorder
     from proxy.gate.refusal import CallState
-    from proxy.gate.tool_catalog import ToolCatalog
     from proxy.policy.flows import Applying, CompiledFlow, CompiledFlows, CompiledLabel
 
 log = structlog.get_logger("interlock.flows")
@@ -103,39 +102,30 @@ class FlowGate:
         redactor: Redactor,
         recorder: EventRecorder,
         clock: Callable[[], float],
-        catalog: ToolCatalog | None = None,
     ) -> None:
-        self._policy = policy
+        self.policy = policy
         self._store = store
         self._printer = Fingerprinter(key)
         self._redactor = redactor
         self._recorder = recorder
         self._clock = clock
-        self._catalog = catalog
         self._recall = FlowRecall(store, key, self._printer.key_id, clock)
         self._own = OwnWords()
         self._noted: dict[str, tuple[str, ...]] = {}
 
     # What goes out.
 
-    def asks(self, call: Call | None) -> FlowPolicy | None:
-        """Return the policy in force if it has anything to do with flows, and `call` could be one of them."""
-        policy = self._policy()
-        return policy if policy.flows is not None and call is not None else None
-
-    async def recall(self, state: CallState, policy: FlowPolicy) -> None:
+    async def recall(self, state: CallState) -> None:
         """Read what the agent did and read before, where that matters to its call. Raises StoreUnavailableError."""
-        call = state.call
-        assert call is not None
-        if self._catalog is not None and call.tool is not None:
-            call = replace(call, hints=self._catalog.hints(call.server, call.tool))
+        policy, call = self.policy(), state.call
+        if policy.flows is None or call is None:
+            return
         applying = policy.applying(call)
-        state.flows = FlowCheck(applying, None, {})
-        if applying.needs_history:
-            history, tails = await self._recall.load(call.agent)
-            state.flows.history, state.flows.tails = history, tails
+        state.flows = check = FlowCheck(applying, None, {})
+        if applying.asks or applying.flows:
+            check.history, check.tails = await self._recall.load(call.agent)
             if applying.asks:
-                state.call = replace(call, history=history)
+                state.call = replace(call, history=check.history)
 
     def judge(self, state: CallState, decision: Decision) -> Decision:
         """Return the decision on a call once flows are considered."""
@@ -229,7 +219,7 @@ class FlowGate:
 
     def bring(self, in_flight: InFlightCall, value: Any) -> tuple[Mark, ...]:
         """Return the marks of what a server sent for a call. Store them before it is passed on."""
-        policy = self._policy()
+        policy = self.policy()
         flows = policy.flows
         if flows is None or not isinstance(value, dict):
             return ()
@@ -240,7 +230,7 @@ class FlowGate:
 
     def labels_result(self, in_flight: InFlightCall) -> bool:
         """Return whether what a server sends for a call may have labels that a flow asks about."""
-        policy, call = self._policy(), in_flight.call
+        policy, call = self.policy(), in_flight.call
         if (flows := policy.flows) is None:
             return False
         rules = policy.applying(call).labels if call.method else flows.unmatched(call.server, call.agent)
@@ -290,7 +280,7 @@ class FlowGate:
 
     def request_flows(self, context: Context) -> Applying | None:
         """Return what applies to a plain request, where anything does."""
-        flows = self._policy().flows
+        flows = self.policy().flows
         if flows is None:
             return None
         applying = flows.for_request(context.server, context.principal.agent)
@@ -326,7 +316,7 @@ class FlowGate:
 
     def page_marks(self, context: Context, body: Json | None, call_id: str) -> tuple[Mark, ...]:
         """Return the marks of a page that was fetched; without a body, marks that cover none of it."""
-        flows, applying = self._policy().flows, self.request_flows(context)
+        flows, applying = self.policy().flows, self.request_flows(context)
         if flows is None or applying is None:
             return ()
         call = Call("", context.server, context.principal.agent)

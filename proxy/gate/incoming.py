@@ -17,7 +17,7 @@ from proxy.wire.a2a import METHODS as A2A_METHODS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from proxy.core.interfaces import Policy
+    from proxy.core.interfaces import IncomingRules, Policy
     from proxy.core.model import Call
     from proxy.gate.event_recorder import EventRecorder
     from proxy.gate.tool_pins import ToolPrint
@@ -56,11 +56,20 @@ class Incoming:
         self._recorder = recorder
         self._note = note
         self._tools: dict[tuple[str, str, str, str], Screened] = {}
+        self._rules: IncomingRules | None = None
+        self._asked: dict[tuple[str, str, str, str], tuple[Screening, ...]] = {}
 
     def asks(self, place: Place, context: Context, tool: str = "") -> tuple[Screening, ...]:
         """Return what the rules in force ask for at a place."""
+        # Every call asks twice at least, so an answer is kept for as long as the same rules are in force.
         rules = self._policy().incoming
-        return rules.asked(place, context.server, context.principal.agent, tool) if rules else ()
+        if rules is not self._rules or len(self._asked) >= MAX_KNOWN:
+            self._rules, self._asked = rules, {}
+        key = (place, context.server, context.principal.agent, tool)
+        known = self._asked.get(key)
+        if known is None:
+            known = self._asked[key] = rules.asked(*key) if rules else ()
+        return known
 
     def screen(
         self, place: Place, context: Context, value: Any, *, tool: str = "", call_id: str | None = None

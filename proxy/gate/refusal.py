@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from proxy.core.proposals import RunningCommit
     from proxy.gate.flows import FlowCheck
     from proxy.gate.outbound_scan import Carried
+    from proxy.gate.tool_catalog import Objection
 
 MAX_PLACES = 5
 
@@ -61,6 +62,7 @@ class CallState:
     charges: tuple[Charge, ...] = ()  # what the call was charged of limits
     limits: Sequence[Exceeded] = ()  # the limits that it went, or would go, beyond
     retry_after: int | None = None  # in how many seconds there is room for it again
+    objection: Objection | None = None  # what the pins have against the tool, whatever its arguments
     halted: str | None = None  # the halt that refuses it
     flows: FlowCheck | None = None  # what came before, where that matters
 

@@ -7,7 +7,6 @@ written anew, and nothing is forwarded before its event is durable. Whatever fai
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,6 @@ import structlog
 from uuid_utils import uuid7
 
 from proxy.core.model import (
-    UNSAID,
     Answer,
     Call,
     CallerLink,
@@ -33,12 +31,9 @@ from proxy.core.model import (
 )
 from proxy.errors import AuditUnavailableError, LimitError, PhaseError, StoreUnavailableError, WireError
 from proxy.gate.a2a_rest import read_call, unwrap
-from proxy.gate.argument_masking import ArgumentMasking
-from proxy.gate.halts import why_halted
 from proxy.gate.hold import without_our_answers
-from proxy.gate.incoming import REASON as INJECTED
+from proxy.gate.judge import HOLD, CallJudge
 from proxy.gate.refusal import CallState, carried_why, egress_reason, egress_why, refused_verdict, sentence
-from proxy.gate.server_messages import ServerMessages, refused_response
 from proxy.gate.task_calls import METHODS as TASK_CALLS
 from proxy.gate.task_calls import is_mirrored, is_own_task
 from proxy.twophase.listing import PHASE_SUFFIXES
@@ -57,13 +52,11 @@ from proxy.wire.content_coding import CODING_MARKS
 from proxy.wire.hidden_request import read_hidden
 from proxy.wire.jsonrpc import parse_message, serialise
 from proxy.wire.mcp import Headers, RequestHead, check_headers, mirrored_headers, parse_tool_call, read_head
-from proxy.wire.mcp_exchange import TASK_METHODS
 from proxy.wire.sse_ping_carrier import TO_SERVER, carried
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy.core.interfaces import Policy
     from proxy.gate.gate import GateParts
     from proxy.gate.outbound_scan import Carried
     from proxy.gate.plain_request import PlainRequests
@@ -78,7 +71,6 @@ _LISTS = ("tools/list", "prompts/list", "resources/list", "resources/templates/l
 # A WebSocket message or a line is no HTTP body, so no server finds another request in it.
 NOT_HTTP = ("websocket", "stdio", "hook")
 QUIET = frozenset(("initialize", "ping", "server/discover", "logging/setLevel", *_LISTS))
-HOLD = "hold"  # the phase of a call that waits for people by itself
 
 
 class RequestGate:
@@ -92,19 +84,15 @@ class RequestGate:
         end_call: Callable[[InFlightCall, str], None],
     ) -> None:
         self._policy = parts.policy
-        self._masking = ArgumentMasking(parts)
+        self._judge = CallJudge(parts)
         self._recorder = parts.recorder
         self._in_flight = parts.in_flight
         self._threads = parts.threads
         self._timer = parts.timer
-        self._catalog = parts.catalog
         self._two_phase = parts.two_phase
         self._key = parts.seal_key
-        self._messages = ServerMessages(parts)
         self._endpoints = parts.endpoints
         self._limits = parts.limits
-        self._halts = parts.halts
-        self._incoming = parts.incoming
         self._flows = parts.flows
         self._plain_requests = plain_requests
         self._body_limit = body_limit
@@ -116,13 +104,13 @@ class RequestGate:
         """Decide what becomes of a client's `body`; `stream` is what it is a message of, if it is. Never raises."""
         state = CallState(str(uuid7()), context, self._timer(), len(body))
         try:
-            return await self._inspect(body, headers, state, stream)
+            # The HTTP addon has sorted the headers already; the other transports have none.
+            head = headers if isinstance(headers, RequestHead) else read_head(headers)
+            return await self._inspect(body, head, state, stream)
         except Exception as error:  # noqa: BLE001  the gate's one boundary: any failure refuses
             return await self._fail(state, error)
 
-    async def _inspect(self, body: bytes, headers: Headers, state: CallState, stream: ClientStream | None) -> Verdict:
-        # The HTTP addon has sorted the headers already; the other transports have none.
-        head = headers if isinstance(headers, RequestHead) else read_head(headers)
+    async def _inspect(self, body: bytes, head: RequestHead, state: CallState, stream: ClientStream | None) -> Verdict:
         # A few compressed bytes may unpack to very many, so a coding is work for a thread, declared or not: servers
         # may recognise a compressed body by its first byte, and so does `read_body`.
         if len(body) > READ_AT_ONCE or head.encodings or body[:1] in CODING_MARKS:
@@ -226,7 +214,7 @@ class RequestGate:
         if egress is not None and egress.outcome is not Outcome.ALLOW:
             state.decision = egress
             return await self._refuse(state, egress_reason(state.context), egress_why(state.context))
-        if (refusal := self._carried_refusal(reading.message)) is not None:
+        if reading.message.kind is Kind.RESPONSE and (refusal := self._carried_refusal(reading.message)) is not None:
             state.decision = Decision(Outcome.ALLOW, "default_allow")
             return await self._forward(refusal, {}, None, state)
         if reading.message.method in TASK_CALLS and self._two_phase is not None and is_own_task(reading.message):
@@ -236,21 +224,23 @@ class RequestGate:
     async def _decide_call(self, reading: SingleMessage, head: RequestHead, state: CallState) -> Verdict:
         phase_call = self._read_phase(reading.message, state)
         message = phase_call.message if phase_call is not None else reading.message
-        if (refusal_of_halt := self._halted(state)) is not None:
+        if (refusal_of_halt := self._judge.halted(state)) is not None:
             return await self._refuse(state, "halted", refusal_of_halt)
         # This uses nothing up. The token is consumed only when all else has passed, so a refused call costs none.
-        checked = await self._check_commit(phase_call, state)
-        await self._recall(state)
+        checked = None if phase_call is None else await self._check_commit(phase_call, state)
+        self._judge.look_up(state)
+        if self._flows is not None and self._flows.policy().flows is not None:
+            await self._flows.recall(state)
         found = state.findings
         if state.is_small:
-            refused, masked = self._weigh(message, state)
+            refused, masked = self._judge.weigh(message, state)
         else:
-            refused, masked = await self._threads.run(state.size, self._weigh, message, state)
+            refused, masked = await self._threads.run(state.size, self._judge.weigh, message, state)
         if refused is not None:
             return await self._refuse(state, *refused)
         if state.decision is not None and state.decision.charges:
             await self._limits.look(state, self._policy())
-            if phase_call is None and (refused := self._wants_proposal(state)) is not None:
+            if phase_call is None and (refused := self._judge.wants_proposal(state)) is not None:
                 return await self._refuse(state, *refused)
         if phase_call is None and state.decision is not None and state.decision.outcome is Outcome.TWO_PHASE:
             return Held(partial(self._hold, reading, head, state, found), message.id)
@@ -270,9 +260,10 @@ class RequestGate:
             return await self._refuse(state, "header_mismatch", "Its headers would name another call.")
         reading, found = SingleMessage(asked), state.findings
         state.call = as_call(asked, state.context)
-        if (why := self._halted(state)) is not None:
+        if (why := self._judge.halted(state)) is not None:
             return await self._refuse(state, "halted", why)
-        refused, _ = await self._threads.run(state.size, self._weigh, asked, state)
+        self._judge.look_up(state)
+        refused, _ = await self._threads.run(state.size, self._judge.weigh, asked, state)
         if refused is not None:
             return await self._refuse(state, *refused)
         # Held whatever today's policy says: only its proposal's nonce keeps it from being made twice.
@@ -292,7 +283,7 @@ class RequestGate:
         except WireError as error:
             return await self._refuse(state, error.reason, why=sentence(error.detail))
         # Again: people may have taken long to approve it.
-        if (refusal_of_halt := self._halted(state)) is not None:
+        if (refusal_of_halt := self._judge.halted(state)) is not None:
             return await self._refuse(state, "halted", refusal_of_halt)
         if state.flows is not None and self._flows is not None:
             await self._flows.settle(state)
@@ -300,7 +291,8 @@ class RequestGate:
         encoded = reading.encoded if masked is reading.message else None
         verdict: Verdict | None = None
         try:
-            await self._limits.reserve(state, self._policy(), approved=checked is not None)
+            if state.decision is None or state.decision.charges:
+                await self._limits.reserve(state, self._policy(), approved=checked is not None)
             if checked is not None:
                 assert self._two_phase is not None
                 await self._two_phase.commit(checked, state, self._recorder)
@@ -310,28 +302,9 @@ class RequestGate:
                 self._limits.give_back(state.call_id, state.charges)
         return verdict
 
-    def _halted(self, state: CallState) -> str | None:
-        """Return why the call is halted, if it is."""
-        if not self._halts.active or state.call is None or (halt := self._halts.find(state.call)) is None:
-            return None
-        state.halted = halt.halt_id
-        return why_halted(halt)
-
-    def _wants_proposal(self, state: CallState) -> tuple[str, str] | None:
-        """Return the refusal of a direct call that only a commit may make."""
-        decision = state.decision
-        if decision is None or decision.outcome is not Outcome.TWO_PHASE or self._is_held(decision):
-            return None
-        return "two_phase_required", self._two_phase.how_to_propose(state) if self._two_phase else ""
-
-    async def _recall(self, state: CallState) -> None:
-        """Read what came before a call, where policy asks about it. Raises StoreUnavailableError."""
-        if self._flows is not None and (policy := self._flows.asks(state.call)) is not None:
-            await self._flows.recall(state, policy)
-
     def _carried_refusal(self, message: Message) -> Message | None:
         """Return the refusal of a server's request that a client's answer to our `ping` brings back, if it does."""
-        if message.kind is not Kind.RESPONSE or not isinstance(message.id, str):
+        if not isinstance(message.id, str):
             return None
         answers = carried(message.id, self._key, TO_SERVER)
         return parse_message(answers[0]) if answers else None
@@ -374,14 +347,13 @@ class RequestGate:
             return checked
         # People take their time: the policy that counts is the one in force when the call is made.
         message, state.findings = without_our_answers(reading.message), found
-        await self._recall(state)
-        refusal, masked = await self._threads.run(state.size, self._weigh, message, state)
+        self._judge.look_up(state)
+        if self._flows is not None:
+            await self._flows.recall(state)
+        refusal, masked = await self._threads.run(state.size, self._judge.weigh, message, state)
         if refusal is not None:
             return await self._refuse(state, *refusal)
         return await self._commit_and_forward(reading, head, state, message, masked, checked)
-
-    def _is_held(self, decision: Decision) -> bool:
-        return self._two_phase is not None and decision.terms is not None and decision.terms.how != "propose"
 
     def _read_phase(self, message: Message, state: CallState) -> PhaseCall | None:
         # The name's end is checked here because nearly every call is of a tool itself, and needs no more than that.
@@ -389,8 +361,8 @@ class RequestGate:
             return None
         return self._two_phase.read(message, state) if state.call.tool.endswith(PHASE_SUFFIXES) else None
 
-    async def _check_commit(self, phase_call: PhaseCall | None, state: CallState) -> Checked | None:
-        if phase_call is None or self._two_phase is None or phase_call.phase != "commit":
+    async def _check_commit(self, phase_call: PhaseCall, state: CallState) -> Checked | None:
+        if self._two_phase is None or phase_call.phase != "commit":
             return None
         assert state.call is not None
         return await self._two_phase.check(state.call, phase_call.ticket)
@@ -415,49 +387,6 @@ class RequestGate:
             if state.commit and self._two_phase:
                 self._two_phase.ended(state.commit, "not_forwarded")
             raise
-
-    def _weigh(self, message: Message, state: CallState) -> tuple[tuple[str, str] | None, Message]:
-        """Decide on a call and mask its arguments; return why it is refused, if it is, and what would be forwarded."""
-        if (refusal := self._judge(state)) is not None:
-            return refusal, message
-        masked = self._masking.mask(message, state)
-        return (("secret_found", "") if state.blocked_by is not None else None), masked
-
-    def _judge(self, state: CallState) -> tuple[str, str] | None:
-        """Let the policy and the pins decide; return why the call is refused, if it is."""
-        policy, call, objection = self._policy(), state.call, None
-        assert call is not None
-        if self._catalog is not None and call.tool is not None:
-            hints, objection = self._catalog.look_up(state.context, call.tool, policy.pins)
-            if hints is not UNSAID:
-                named = (call.method, call.server, call.agent, call.tool, call.arguments)
-                call = state.call = Call(*named, hints, call.history)
-        decision = policy.decide(call)
-        if not isinstance(decision, Decision):
-            raise TypeError(f"the policy gave {type(decision).__name__}, not a Decision")
-        if call.method.startswith(TASK_METHODS):
-            decision = replace(decision, redactions=self._messages.for_request(state.context, call, decision))
-        if state.flows is not None and decision.outcome is not Outcome.DENY and self._flows is not None:
-            decision = self._flows.judge(state, decision)
-        state.decision = decision
-        # Named one by one: an outcome that is none of these two, such as one that a later version adds, refuses.
-        if decision.outcome is not Outcome.ALLOW and decision.outcome is not Outcome.TWO_PHASE:
-            return decision.reason, ""
-        if (refused := self._refused_input(policy, call, state)) is not None:
-            state.decision = replace(refused, redactions=())
-            return refused.reason, ""
-        if objection is not None:
-            state.decision = replace(decision, outcome=Outcome.DENY, reason=objection.reason, rule=None)
-            return objection.reason, objection.why
-        if (rule := self._incoming.objects(state.context, call, state.call_id)) is not None:
-            state.decision = replace(decision, outcome=Outcome.DENY, reason=INJECTED, rule=rule)
-            return INJECTED, "It would tell another model what to do."
-        return self._wants_proposal(state) if state.phase in (None, HOLD) else None
-
-    def _refused_input(self, policy: Policy, call: Call, state: CallState) -> Decision | None:
-        """Return the decision that refuses an answer to the server inside the request, if one does."""
-        params = state.message.params if state.message is not None else {}
-        return refused_response(policy, call, params) if "inputResponses" in params else None
 
     async def _refuse(self, state: CallState, reason: str, why: str = "") -> Verdict:
         denial = state.denial(reason, why)

@@ -24,6 +24,9 @@ PLUMBING: Final = frozenset(
 _SHORT_NAME: Final = 20
 _LONGEST_PATH: Final = 200
 _COMMENTS: Final = ((b"<!--", b"-->"), (b"[//]:", b"\n"), (b"[comment]:", b"\n"))
+# Without any of these a string is read as it is.
+_MARKS: Final = (b"&#", b"</", *(begin for begin, _ in _COMMENTS))
+_SHALLOW: Final = 4  # levels whose paths are never cut
 _NOT_TEXT: Final = ("image/", "audio/", "video/", "font/", "model/")
 _ARCHIVES: Final = frozenset(
     f"application/{name}"
@@ -132,6 +135,10 @@ class ValueContent(Content):
 
     def __init__(self, value: Any) -> None:
         self._value = value
+        # Most values hold nothing, and to know that needs no account of what stands where.
+        if (whole := plain_text(value)) is not None and not find_passages(whole):
+            self.passages = ()
+            return
         self._paths = list(_strings(value))
         super().__init__([_piece(text) for _, text, _ in self._paths])
 
@@ -200,6 +207,35 @@ def _strings(value: Any) -> Iterator[tuple[str, str, bool]]:
             stack.extend((f"{path}[]"[:_LONGEST_PATH], inner) for inner in reversed(item))
     # So much between them that no passage reaches from one part into the other.
     yield from ([("", "\n" * 400, False), *names] if names else ())
+
+
+def plain_text(value: Any) -> bytes | None:
+    """Return the text that the pieces of a value make; None where one of them is a page or has comments, or is deep."""
+    said: list[str] = []
+    names: list[str] = []
+    stack: list[tuple[str, Any, int]] = [("", value, _SHALLOW)]
+    while stack:
+        name, item, depth = stack.pop()
+        kind = type(item)
+        if kind is str:
+            (names if name in PLUMBING else said).append(item)
+        elif kind is dict or kind is list:
+            if not depth:
+                return None
+            if kind is list:
+                stack.extend([("", inner, depth - 1) for inner in reversed(item)])
+                continue
+            names += [key for key in item if len(key) > _SHORT_NAME]
+            # A name with a dot in it is a path of its own to `_strings`.
+            stack.extend(
+                [
+                    (key if "." not in key else key[:60].rpartition(".")[2], item[key], depth - 1)
+                    for key in reversed(item)
+                ]
+            )
+    texts = [*said, "\n" * 400, *names] if names else said
+    whole = "\n".join(texts).encode("utf-8", "replace")
+    return None if any(mark in whole for mark in _MARKS) else whole
 
 
 def _below(path: str, key: str) -> str:

@@ -10,15 +10,16 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from proxy.core.model import frozen
-from proxy.injection.matcher import find_signals, find_spaced
+from proxy.injection.matcher import encodings_among, find_signals, find_spaced
 from proxy.injection.signals import Signal
 from proxy.redact.decode import MAX_DEPTH, Layer, RootLayer, next_layer
 from proxy.redact.unicode_fold import FOLD
-from proxy.redact.views import FoldedView
+from proxy.redact.views import FoldedView, escapes_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from proxy.redact.decode import EncodingSigns
     from proxy.redact.views import Span
 
 MATCH: Final = 64
@@ -53,6 +54,8 @@ class Mark:
 def read_marks(data: bytes) -> list[Mark]:
     """Return every signal of a text in UTF-8, in whichever reading it was found."""
     found = find_signals(data)
+    if not found and _reads_one_way(data):
+        return []  # nearly every text ends here
     marks = [Mark(max(0, end - MATCH), end, signal) for signal, end in found if signal.weight]
     signs = {signal.kind for signal, end in found if not signal.weight and _is_sign(signal, data, end)}
     if not data.isascii():
@@ -61,9 +64,14 @@ def read_marks(data: bytes) -> list[Mark]:
     plain = {(mark.signal, mark.end >> 6) for mark in marks}
     for kind, table in (("rot13", _ROT13), ("leet", _LEET)):
         marks += _new(plain, _translated(data, table)) if kind in signs else ()
-    marks += _new(plain, _decoded(data))
+    marks += _new(plain, _decoded(data, encodings_among(found)))
     marks += _spelt_out(data) if "spelt" in signs else ()
     return marks
+
+
+def _reads_one_way(data: bytes) -> bool:
+    """Return whether a text without signs of another reading has none: it is ASCII, and nothing in it is escaped."""
+    return data.isascii() and not escapes_in(data)
 
 
 def _is_sign(signal: Signal, data: bytes, end: int) -> bool:
@@ -100,13 +108,15 @@ def _translated(data: bytes, table: bytes) -> Iterator[Mark]:
             yield Mark(max(0, end - MATCH), end, signal, disguised=True)
 
 
-def _decoded(data: bytes) -> Iterator[Mark]:
+def _decoded(data: bytes, signs: EncodingSigns) -> Iterator[Mark]:
     layer: Layer | None = RootLayer(data)
     for _ in range(MAX_DEPTH):
-        layer = next_layer(layer, layer.data[:MAX_LAYER]) if layer is not None else None
+        layer = next_layer(layer, layer.data[:MAX_LAYER], signs) if layer is not None else None
         if layer is None:
             return
-        for signal, end in find_signals(layer.data):
+        found = find_signals(layer.data)
+        signs = encodings_among(found)
+        for signal, end in found:
             if signal.weight:
                 span: Span = layer.root_span(max(0, end - MATCH), end)
                 yield Mark(*span, signal, disguised=True)

@@ -8,7 +8,7 @@ if any view of the call does, an allow only if all do. What cannot be judged is 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from proxy.core.model import Call, Decision, Governed, Hints, Outcome, PinRules, Redaction
 from proxy.core.proposals import Terms
@@ -96,6 +96,15 @@ def name_variants(call: Call) -> tuple[tuple[str, str, str], ...]:
     return (names,) if lax == names else (names, lax)
 
 
+class CallPlan(NamedTuple):
+    """What of a policy applies to calls of one kind: the same for all of them, but for their arguments."""
+
+    rules: RuleIndex
+    otherwise: Decision  # where no condition of a rule holds
+    limited: bool
+    flows: Applying
+
+
 class CompiledPolicy:
     """A compiled policy; implements `interfaces.Policy`."""
 
@@ -129,11 +138,13 @@ class CompiledPolicy:
         self.rules: Mapping[str, Rule] = {compiled.id: compiled.rule for compiled in self.compiled}
         self.offers_tasks = any(map(_is_task_rule, self.rules.values()))
         self._flows = CompiledFlows(labels, flows, self.rules.values(), self._homes)
+        # The labels and flows; None where nothing in the policy asks what came before.
+        self.flows: CompiledFlows | None = self._flows if self._flows.in_use else None
         self._default_allow = Decision(Outcome.ALLOW, DEFAULT_ALLOW, policy_version=version)
         self._default_deny = Decision(Outcome.DENY, DEFAULT_DENY, message=_DEFAULT_MESSAGE, policy_version=version)
         self._index = _Index(self.compiled)
         self._buckets: dict[_Key, tuple[CompiledRule, ...]] = {}
-        self._prepared: dict[_Key, tuple[RuleIndex, Decision]] = {}
+        self._prepared: dict[_Key, CallPlan] = {}
         self._plans: dict[tuple[CompiledRule, ...], RuleIndex] = {}
         self._most_plans = _MAX_PLANS
         self._conclusions: dict[tuple[str, str, str | None, tuple[Hit, ...]], Decision] = {}
@@ -141,13 +152,13 @@ class CompiledPolicy:
     def decide(self, call: Call) -> Decision:
         """Decide `call`; a value that cannot be judged is a deny with its own reason."""
         try:
-            plan, otherwise = self._plan_for(call)
+            plan = self.plan_for(call)
             context = self.context_of(call)
-            hits = plan.evaluate(context)
-            decision = otherwise if hits is None else self.conclude(call, hits)
+            hits = plan.rules.evaluate(context)
+            decision = plan.otherwise if hits is None else self.conclude(call, hits)
             # A denied call costs nothing. Most policies have no limits, and most calls meet none.
-            if self.limits.compiled and decision.outcome is not Outcome.DENY and self.limits.fitting(call):
-                decision = self._charge(call, context, decision, plan.certain.values() if hits is None else hits)
+            if plan.limited and decision.outcome is not Outcome.DENY:
+                decision = self._charge(call, context, decision, plan.rules.certain.values() if hits is None else hits)
         except Exception as error:  # noqa: BLE001 - the boundary: whatever goes wrong is a refusal
             return self._undecidable(error)
         return decision
@@ -166,7 +177,7 @@ class CompiledPolicy:
     def decide_beyond(self, call: Call, used: Mapping[str, int]) -> Decision:
         """Decide a call that these limits have no room for, by what is used of each."""
         try:
-            plan, _ = self._plan_for(call)
+            plan = self.plan_for(call).rules
             hits = plan.evaluate(self.context_of(call))
             found = list(plan.certain.values()) if hits is None else hits
             return self.conclude(call, [*found, *self.limits.beyond(used)])
@@ -177,16 +188,9 @@ class CompiledPolicy:
         """Return what conditions are evaluated against for `call`."""
         return EvalContext(call.arguments or {}, call.tool or "", self._homes, history=call.history)
 
-    @property
-    def flows(self) -> CompiledFlows | None:
-        """The labels and flows; None where nothing in the policy asks what came before."""
-        return self._flows if self._flows.in_use else None
-
     def applying(self, call: Call) -> Applying:
         """Return which labels, flows and questions about earlier calls apply to a call."""
-        if not self._flows.in_use:
-            return NOTHING
-        return self._flows.for_call(call, [compiled.rule for compiled in self.rules_for(call)])
+        return self.plan_for(call).flows
 
     def could_allow(self, call: Call) -> bool:
         """Return whether there may be arguments with which a call of the tool is not denied."""
@@ -245,8 +249,8 @@ class CompiledPolicy:
             found = self._buckets[key] = self._index.rules_for(call)
         return found
 
-    def _plan_for(self, call: Call) -> tuple[RuleIndex, Decision]:
-        """Return the plan for the rules whose globs fit, and the decision where none of their conditions holds."""
+    def plan_for(self, call: Call) -> CallPlan:
+        """Return what applies to a call by its names alone; found once for all calls alike."""
         key = (call.method, call.server, call.tool, call.agent, call.hints)
         found = self._prepared.get(key)
         if found is None:
@@ -254,10 +258,15 @@ class CompiledPolicy:
             if len(self._prepared) >= _MAX_BUCKETS:
                 self._prepared.clear()
                 self._plans.clear()
-            plan = self._plan(rules)
-            certain = list(plan.certain.values())
+            index = self._plan(rules)
+            certain = list(index.certain.values())
             default = self._default_allow if self._allows_by_default(call) else self._default_deny
-            found = self._prepared[key] = (plan, self.conclude(call, certain) if certain else default)
+            found = self._prepared[key] = CallPlan(
+                index,
+                self.conclude(call, certain) if certain else default,
+                bool(self.limits.fitting(call)),
+                NOTHING if self.flows is None else self.flows.for_call(call, [each.rule for each in rules]),
+            )
         return found
 
     def _plan(self, rules: tuple[CompiledRule, ...]) -> RuleIndex:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from proxy.policy.arg_path import ArgPath, parse_arg
+from proxy.policy.arg_path import ArgPath, Wild, parse_arg
 from proxy.policy.command_operator import CommandView, parse_pattern, view_command
 from proxy.policy.compiled_rule import CompiledRule, Hit
 from proxy.policy.conditions import All, Any_, Condition, When, as_tuple
@@ -27,6 +27,7 @@ from proxy.policy.host_operators import compile_hosts, view_url
 from proxy.policy.operators import text_variants
 from proxy.policy.path_fastpath import read_plain_path
 from proxy.policy.path_operator import compile_roots, gather_paths, glob_search
+from proxy.policy.plain_arguments import read_plainly
 from proxy.policy.regex import bundle, compile_search
 from proxy.policy.views import TextView, Views, gather, single_text, view_contents, view_scalar, view_text
 
@@ -42,6 +43,7 @@ type Table[T] = dict[T, frozenset[int]]
 # Longer texts are searched for each pattern by itself: RE2's automaton for joined patterns can
 # outgrow its memory on them and become slow.
 _MAX_TEXT: Final = 4096
+_EVERYTHING: Final = (Wild.DEEP,)
 
 
 class Leaf(NamedTuple):
@@ -124,8 +126,12 @@ def index_matches(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
         return found
 
     index_views = _index_views(gather(arg, "text", view_text), leaves, lambda view: find(view.readings))
+    everywhere = arg.steps == _EVERYTHING
 
     def index(context: EvalContext) -> Collection[int]:
+        # Every string of plain arguments is one that a single reading is all there is of.
+        if everywhere and (plain := read_plainly(context)) is not None:
+            return find(plain.texts)
         text = single_text(arg, context)
         return index_views(context) if text is None else find((text,))
 
@@ -273,7 +279,7 @@ type _Need = tuple[str, Build, Any]
 class RuleIndex:
     """The rules for a tool, and the indexes that choose among them; `certain` has the hits without a condition."""
 
-    __slots__ = ("_always", "_indexes", "_rules", "certain")
+    __slots__ = ("_always", "_by_name", "_indexes", "_rules", "certain")
 
     def __init__(self, rules: Sequence[CompiledRule]) -> None:
         self._rules = rules
@@ -281,13 +287,17 @@ class RuleIndex:
         needs = {number: _needs(rule.rule.when) for number, rule in enumerate(rules) if rule.rule.when is not None}
         self._always = [number for number, found in needs.items() if found is None]
         self._indexes = tuple(_indexes({number: found for number, found in needs.items() if found is not None}))
+        self._by_name = tuple(group for group in self._indexes if group[0].selector is None)
 
     def evaluate(self, context: EvalContext) -> list[Hit] | None:
         """Return the hits of the rules in their order; None where only rules without a condition match."""
         chosen = set(self._always)
-        for arg, indexes, members in self._indexes:
+        plain = read_plainly(context)
+        groups = self._by_name if plain is not None and plain.selects_nothing else self._indexes
+        for arg, indexes, members in groups:
             try:
-                if not arg.is_absent(context):
+                # Of plain arguments `**` is all of them: whether there is one is not worth the walk to it.
+                if (plain is not None and arg.steps == _EVERYTHING) or not arg.is_absent(context):
                     for index in indexes:
                         chosen.update(index(context))
             except Exception:  # noqa: BLE001 - the rules meet it again and report it

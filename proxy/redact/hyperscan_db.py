@@ -34,14 +34,21 @@ class DatabaseCache(Protocol):
 
 
 class PatternSet:
-    """Compiled patterns. Each is reported once, or with `every_match` at each end of a match. Thread-safe."""
+    """Compiled patterns. Each is reported once, or with `every_match` at each end of a match. Thread-safe.
+
+    The patterns of `once` come after the others, and are reported once in any case.
+    """
 
     def __init__(
-        self, expressions: Sequence[str], cache: DatabaseCache | None = None, *, every_match: bool = False
+        self,
+        expressions: Sequence[str],
+        cache: DatabaseCache | None = None,
+        *,
+        every_match: bool = False,
+        once: Sequence[str] = (),
     ) -> None:
-        self._database = (
-            _cached(expressions, cache, every_match) if cache is not None else compile_all(expressions, every_match)
-        )
+        many, single = (expressions, once) if every_match else ((), (*expressions, *once))
+        self._database = compile_all(many, single) if cache is None else _cached(many, single, cache)
         self._local = threading.local()
 
     def found(self, data: bytes) -> list[int]:
@@ -100,16 +107,15 @@ def _add_end_and_stop(_index: int, _from: int, to: int, _flags: int, ends: list[
     return True  # true ends the scan
 
 
-def _cached(expressions: Sequence[str], cache: DatabaseCache, every_match: bool) -> Any:  # noqa: FBT001
+def _cached(many: Sequence[str], once: Sequence[str], cache: DatabaseCache) -> Any:
     version: str = hyperscan.__version__  # type: ignore[attr-defined]
-    kind = "every" if every_match else "once"
     # The name holds all that the database depends on, so a changed detector can never load the old patterns.
-    name = hashlib.sha256("\0".join([version, kind, *expressions]).encode()).hexdigest()
+    name = hashlib.sha256("\0".join([version, str(len(many)), *many, *once]).encode()).hexdigest()
     if (stored := cache.get(name)) is not None:
         # A database that cannot be loaded is damaged, or compiled for another processor.
         with suppress(hyperscan.HyperscanError, ValueError):
             return hyperscan.loadb(stored, hyperscan.HS_MODE_BLOCK)
-    database = compile_all(expressions, every_match)
+    database = compile_all(many, once)
     cache.put(name, hyperscan.dumpb(database))
     return database
 
@@ -117,15 +123,16 @@ def _cached(expressions: Sequence[str], cache: DatabaseCache, every_match: bool)
 def refusal(expression: str) -> str | None:
     """Return why hyperscan refuses to compile `expression`; None where it compiles."""
     try:
-        compile_all([expression])
+        compile_all((), [expression])
     except hyperscan.error as error:
         return str(error)
     return None
 
 
-def compile_all(expressions: Sequence[str], every_match: bool = False) -> Any:  # noqa: FBT001, FBT002
-    """Compile `expressions` to one database."""
+def compile_all(many: Sequence[str], once: Sequence[str]) -> Any:
+    """Compile to one database what is reported at each end of a match, and behind it what is reported once."""
     database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
+    expressions = (*many, *once)
     database.compile(
         # No UTF-8 flag: hyperscan then matches byte by byte, as RE2 does in Latin-1 (`compile_bytes`). The two must
         # agree, or the pass that chooses the detectors to run would leave out one that RE2 would find something for.
@@ -134,6 +141,6 @@ def compile_all(expressions: Sequence[str], every_match: bool = False) -> Any:  
         elements=len(expressions),
         # To know which patterns match at all, one report of each is enough. Without the flag `letters` repeated
         # for megabytes would call back into Python at every byte.
-        flags=0 if every_match else hyperscan.HS_FLAG_SINGLEMATCH,
+        flags=[0] * len(many) + [hyperscan.HS_FLAG_SINGLEMATCH] * len(once),
     )
     return database

@@ -18,7 +18,7 @@ from proxy.redact.decode import GROWTH, MAX_DEPTH, SLACK, Layer, RootLayer, next
 from proxy.redact.detector_catalog import DetectorCatalog, builtin
 from proxy.redact.detectors import compile_bytes
 from proxy.redact.json_text import BARRIER, MASK_START, UNREADABLE, Document, ScanText
-from proxy.redact.prefilter import is_surely_clean
+from proxy.redact.prefilter import FirstScan, is_surely_clean, prove_clean
 from proxy.redact.repeats import KnownSecrets
 from proxy.redact.scan import EngineName, Match, scanner_for, unclaimed
 
@@ -36,7 +36,7 @@ _MIN_KEY: Final = 16
 _MASK_DIGITS: Final = 4
 _MASK_START: Final = compile_bytes(MASK_START)
 _MAX_ROUNDS: Final = 4
-_LARGE: Final = 1 << 16
+_LARGE: Final = 1 << 13
 _NEAR: Final = 1 << 12
 _WILD: Final = {"**": ".*", "*": r"[^.\[\]]*", "?": r"[^.\[\]]"}
 
@@ -86,9 +86,10 @@ class Masker:
         detector name that chooses nothing.
         """
         chosen = self._select(detectors)
-        if chosen and is_surely_clean(value, chosen, self._scanner, (GROWTH, SLACK)):
+        proof = chosen and prove_clean(value, chosen, self._scanner, (GROWTH, SLACK))
+        if proof is True:
             return value, ()
-        return _Masking(self, value, chosen, suppressions).run()
+        return _Masking(self, value, chosen, suppressions, proof if isinstance(proof, FirstScan) else None).run()
 
     def _select(self, detectors: Sequence[str]) -> frozenset[int]:
         # Rules name a few lists over and over, so nearly always it was selected before.
@@ -123,11 +124,13 @@ class Masker:
             for text in texts
         ]
 
-    def layers(self, data: bytes, chosen: frozenset[int], *, entirely: bool) -> Iterator[tuple[Layer, list[Match]]]:
+    def layers(
+        self, data: bytes, chosen: frozenset[int], *, entirely: bool, first: FirstScan | None = None
+    ) -> Iterator[tuple[Layer, list[Match]]]:
         """Return each layer of `data` with its matches, the plain text first.
 
-        Unless `entirely`, what counts as matched because a detector matched too often is not decoded.
-        Raises DecodingLimitError where there is more to decode than is affordable.
+        Unless `entirely`, what counts as matched because a detector matched too often is not decoded. `first` is what
+        was found in such a text before. Raises DecodingLimitError where there is more to decode than is affordable.
         """
         layer: Layer | None = RootLayer(data)
         budget = GROWTH * len(data) + SLACK
@@ -137,8 +140,11 @@ class Masker:
             budget -= len(layer.data)
             if budget < 0:
                 raise DecodingLimitError
-            candidates = self._scanner.prescan(layer.data)
-            matches = self._scanner.confirm(layer.data, chosen, candidates)
+            if first is not None and not depth and first.data == data:
+                _, candidates, matches = first
+            else:
+                candidates = self._scanner.prescan(layer.data)
+                matches = self._scanner.confirm(layer.data, chosen, candidates)
             yield layer, matches
             rest = layer.data if entirely else unclaimed(matches, layer.data)
             layer = next_layer(layer, rest, self._scanner.signs(candidates)) if depth < MAX_DEPTH else None
@@ -148,10 +154,16 @@ class _Masking:
     """One run over one value."""
 
     def __init__(
-        self, masker: Masker, value: Json, chosen: frozenset[int], suppressions: Sequence[Suppression] = ()
+        self,
+        masker: Masker,
+        value: Json,
+        chosen: frozenset[int],
+        suppressions: Sequence[Suppression] = (),
+        first: FirstScan | None = None,
     ) -> None:
         self._masker = masker
         self._chosen = chosen
+        self._first = first
         self._suppressions = suppressions
         self._document = Document(value)
         self._raw = [leaf.text.encode("utf-8", "surrogatepass") for leaf in self._document.leaves]
@@ -205,7 +217,8 @@ class _Masking:
         split: list[list[MaskHit]] = []
         try:
             # What a suppression spares may hide something else in an encoding, so all of it is decoded.
-            for layer, matches in self._masker.layers(text.data, self._chosen, entirely=bool(self._suppressions)):
+            entirely, first = bool(self._suppressions), self._first
+            for layer, matches in self._masker.layers(text.data, self._chosen, entirely=entirely, first=first):
                 again = [Match(origin[0], start, end) for start, end, origin in self._known.found_in(layer.data)]
                 for match in (*matches, *again):
                     self._trace(text, layer, match, hits, split)

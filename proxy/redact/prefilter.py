@@ -8,7 +8,7 @@ the same layers of `decode`. Wherever this module would need more than that, it 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from proxy.redact.decode import MAX_DEPTH, EncodingSigns, Layer, RootLayer, next_layer
 from proxy.redact.json_text import (
@@ -24,12 +24,20 @@ from proxy.redact.json_text import (
 from proxy.redact.views import escapes_in
 
 if TYPE_CHECKING:
-    from proxy.redact.scan import Scanner
+    from proxy.redact.scan import Candidates, Match, Scanner
 
 SMALL: Final = 1 << 20
 """Characters past which a value is not examined here: where it does hold something, it would be scanned twice."""
 _DEEP: Final = 32
 _MASK: Final = re.compile(MASK_START.encode())
+
+
+class FirstScan(NamedTuple):
+    """What was found in the text of a value as it is, so that the full run need not scan that again."""
+
+    data: bytes
+    candidates: Candidates
+    matches: list[Match]
 
 
 def is_surely_clean(
@@ -40,6 +48,13 @@ def is_surely_clean(
     Nor would they in `part` of it taken by itself. All that it decodes to may be its length times the first
     of `limits`, and the second of them more; for a part, however short, the second. False decides nothing.
     """
+    return prove_clean(value, chosen, scanner, limits, part) is True
+
+
+def prove_clean(
+    value: Any, chosen: frozenset[int], scanner: Scanner, limits: tuple[int, int], part: Any = None
+) -> bool | FirstScan:
+    """Return what `is_surely_clean` does; what was found, where that is why the value is not clean."""
     data = scan_text(value, part)
     if data is None:
         return False
@@ -60,8 +75,10 @@ def is_surely_clean(
         if not depth and signs.masks and _MASK.search(data) is not None:
             return False
         # Strictly, because bait elsewhere in the value must not use up the work that the part by itself would get.
-        if not chosen.isdisjoint(candidates) and scanner.confirm(data, chosen, candidates, strictly=part is not None):
-            return False
+        if not chosen.isdisjoint(candidates):
+            matches = scanner.confirm(data, chosen, candidates, strictly=part is not None)
+            if matches:
+                return FirstScan(data, candidates, matches) if not depth and part is None else False
         # The end of the proof: the full run decodes no deeper, or there is nothing to decode that could matter.
         if depth == MAX_DEPTH or (is_known and _is_noise(data, signs, scanner, is_text=not depth)):
             return True

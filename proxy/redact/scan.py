@@ -33,6 +33,8 @@ MAX_MATCHES = 100_000
 _MAX_BAIT = 5_000
 _MAX_VERDICTS = 10_000
 _LONG_VERDICT = 1 << 10
+_LONG_TEXT = 1 << 10
+_FEW_WORDS = 32
 _JUDGED = 1 << 12
 # A refused match is searched again from its second byte, for as long as the bytes searched twice are no more than a
 # constant and a multiple of the buffer. Short matches need less, however many and however close they are: each counts
@@ -164,12 +166,21 @@ class DetectorMatcher:
         low = max(0, start - KEYWORD_REACH, data.rfind(BARRIER, max(0, start - KEYWORD_REACH), start) + 1)
         barrier = data.find(BARRIER, end, end + KEYWORD_REACH)
         window = data[low : barrier if barrier >= 0 else end + KEYWORD_REACH].lower()
-        return self._has_word(window) is not None
+        return self._has_word(window)
 
 
-def _one_of(words: Iterable[str]) -> Callable[[bytes], object]:
+def _one_of(words: Sequence[str]) -> Callable[[bytes], bool]:
+    literals = [word.encode() for word in words]
     # Literals alone, so that `re` has nothing to go back for.
-    return re.compile(b"|".join(re.escape(word.encode()) for word in words)).search
+    search = re.compile(b"|".join(map(re.escape, literals))).search
+
+    def has_one(text: bytes) -> bool:
+        # `in` takes a word at a time, and each at a hundred times the speed of `re`: in a long text that is quicker.
+        if len(text) > _LONG_TEXT and len(literals) <= _FEW_WORDS:
+            return any(word in text for word in literals)
+        return search(text) is not None
+
+    return has_one
 
 
 def entropy(value: bytes) -> float:

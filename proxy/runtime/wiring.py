@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from proxy.core.halts import Halt
     from proxy.core.interfaces import EventSink, SharedCalls
     from proxy.core.limits import LimitStore
+    from proxy.gate.halts import ActiveHalts
     from proxy.notify.notifier import Notifier
     from proxy.policy.decide import CompiledPolicy
     from proxy.store.database import Database
@@ -98,9 +100,15 @@ def preload(settings: Settings, home: str | None = None) -> Preloaded:
 
 def _prepare(policy: CompiledPolicy, masker: LiveMasker, state_dir: Path) -> Callable[[], None]:
     """Compile what a policy needs before it is in force; return what puts it in force."""
-    if policy.incoming or policy.pins.drift == "tolerant":
-        prepare_injection(FileCache(state_dir / "cache"))
-    return masker.prepare(policy.detectors)
+    if not policy.incoming and policy.pins.drift != "tolerant":
+        return masker.prepare(policy.detectors)
+    # Both take seconds where there is no cache yet, and compiling gives up the interpreter lock: at the same time. The
+    # thread has ended when this returns, so workers may be forked.
+    with ThreadPoolExecutor(1, "interlock-compiler") as compiler:
+        compiled = compiler.submit(prepare_injection, FileCache(state_dir / "cache"))
+        in_force = masker.prepare(policy.detectors)
+        compiled.result()
+    return in_force
 
 
 class Components:
@@ -141,25 +149,33 @@ class Components:
         self.sampler = _open_sampler(settings)
         self.operators = OperatorTokens(settings.state_dir)
         self.operators.ensure()
-        keys = open_keys(settings, os.environ)
-        # A key that cannot be used stops the start, not the first proposal.
-        keys.ring(time.time())
         catalog = ToolCatalog(policy=self.policy.current, pins=self.pins)
-        self.two_phase = TwoPhase(
-            store=self.store,
-            ring=lambda: keys.ring(time.time()),
-            catalog=catalog,
-            sampler=self.sampler,
-            hold=HoldTimes(settings.hold_timeout, settings.hold_timeout_progress, settings.hold_keepalive),
-            console_url=settings.console_url or console,
-        )
+        self.two_phase = self._open_two_phase(settings, catalog, settings.console_url or console)
         self.limits = CallLimits(open_limits(settings, self._database))
         self.halt_file, self.halt_store = HaltFile(settings.state_dir), Halts(self._database)
         halts = read_halts(settings.state_dir)
         self.halt_watcher = HaltWatcher(halts, self.halt_file, self.halt_store, self._halts_changed)
         self.notifier = _open_notifier(settings, self._database, self.two_phase)
         self.marks = open_marks(settings, self._database)
-        self.gate = Gate(
+        self.gate = self._open_gate(settings, catalog, halts, shared_calls)
+
+    def _open_two_phase(self, settings: Settings, catalog: ToolCatalog, console: str | None) -> TwoPhase:
+        keys = open_keys(settings, os.environ)
+        # A key that cannot be used stops the start, not the first proposal.
+        keys.ring(time.time())
+        return TwoPhase(
+            store=self.store,
+            ring=lambda: keys.ring(time.time()),
+            catalog=catalog,
+            sampler=self.sampler,
+            hold=HoldTimes(settings.hold_timeout, settings.hold_timeout_progress, settings.hold_keepalive),
+            console_url=console,
+        )
+
+    def _open_gate(
+        self, settings: Settings, catalog: ToolCatalog, halts: ActiveHalts, shared_calls: SharedCalls | None
+    ) -> Gate:
+        return Gate(
             two_phase=self.two_phase,
             catalog=catalog,
             policy=self.policy.current,

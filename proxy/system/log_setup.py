@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import json
 import logging
@@ -21,7 +22,7 @@ with without("rich"):  # its tracebacks show local variables, and so secrets
     import structlog
 
 if TYPE_CHECKING:
-    from collections.abc import MutableMapping
+    from collections.abc import Iterator, MutableMapping
 
     from structlog.typing import Processor
 
@@ -142,6 +143,20 @@ class _Pending(threading.local):
 
     def __init__(self) -> None:
         self.lines: list[str | tuple[_Lines, dict[str, Any], float]] = []
+        self.gathering = False
+
+
+@contextlib.contextmanager
+def gathered_lines() -> Iterator[None]:
+    """Write the lines of level info that this thread logs in the block all at once, at its end."""
+    pending = _Lines._pending  # noqa: SLF001  its own module
+    pending.gathering = True
+    try:
+        yield
+    finally:
+        pending.gathering = False
+        if pending.lines:
+            _Lines()._write()  # noqa: SLF001
 
 
 class _Lines:
@@ -172,6 +187,8 @@ class _Lines:
     def _later(self, line: str | tuple[_Lines, dict[str, Any], float]) -> None:
         lines = self._pending.lines
         lines.append(line)
+        if self._pending.gathering:
+            return
         loop = asyncio._get_running_loop()  # noqa: SLF001  the public function raises if there is none
         if loop is None:
             self._write()

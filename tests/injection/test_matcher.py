@@ -29,7 +29,7 @@ def test_signals_are_found_with_the_place_where_they_end() -> None:
 
 
 def test_without_hyperscan_the_same_kinds_are_found() -> None:
-    slow = matcher._searching_one_by_one(SIGNALS)(TEXT)
+    slow = matcher._searching_one_by_one(SIGNALS, ())(TEXT)
     assert {signal.kind for signal, _ in slow} == {signal.kind for signal, _ in find_signals(TEXT)}
 
 

@@ -184,7 +184,7 @@ def count_asked(monkeypatch, rules, arguments):
     test = CompiledRule.evaluate
     policy = compile_rules(rules)
     monkeypatch.setattr(CompiledRule, "evaluate", lambda rule, reading: asked.append(rule.id) or test(rule, reading))
-    plan, _ = policy._plan_for(call(arguments))
+    plan = policy.plan_for(call(arguments)).rules
     monkeypatch.setattr(plan_module, "_evaluate", lambda rule, reading: rule.evaluate(reading))
     plan.evaluate(EvalContext(arguments))
     return sorted(asked)

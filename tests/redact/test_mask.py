@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import copy
 import json
+import random
 from itertools import pairwise
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.errors import PolicyError
+from proxy.redact import mask as mask_module
 from proxy.redact.detector_catalog import builtin
 from proxy.redact.mask import NUMBER_LIMIT, Masker
 from tests.redact.labelled import load
@@ -314,3 +316,32 @@ def test_what_takes_too_much_work_to_look_into_is_masked_and_nothing_beside_it()
     assert masked == {"arguments": {"path": "/srv/a", "after": "plain words"}, "name": "note"}
     padded = {"_meta": {"x": "lorem ipsum " * 60_000}, **value}
     assert not MASKER.is_clean(padded, arguments, ["secrets"])
+
+
+def _random_text(chance: random.Random, size: int) -> str:
+    """Return running text with secrets in it, some side by side, encoded, or named by what stands before them."""
+    token = "ghp_" + "".join(chance.choices("abcdefghijkmnpqrstuvwxyzABCDEFGH23456789", k=36))
+    parts = (
+        *("The quick brown fox jumps over the lazy dog. ", "\n", "password = ", token, f"{token}{token[::-1]}"),
+        *(base64.b64encode(f"see {token}".encode()).decode(), "4111 1111 1111 1111 ", "jane.doe@example.com, "),
+        *(token.encode().hex(), "[secret:12ab]", "\u200b", "%41%4b", "secret=token=", "x" * 600),
+    )
+    made = ""
+    while len(made) < size:
+        made += chance.choice(parts) if chance.random() < 0.2 else parts[0] * chance.randrange(1, 40)
+    return made[:size]
+
+
+def test_texts_of_every_size_are_masked_as_one_that_is_scanned_whole_each_time(monkeypatch: pytest.MonkeyPatch):
+    """The short way: what a first scan found is used again, and a second looks near the hits alone."""
+    chance, every = random.Random(16), ("secrets", "pii")
+    values = [
+        {"content": [{"type": "text", "text": _random_text(chance, size)}, {"text": _random_text(chance, 200)}]}
+        for size in (100, 2_000, 8_000, 8_200, 9_000, 12_000, 16_500, 20_000, 30_000, 70_000)
+        for _ in range(3)
+    ]
+    short = [MASKER.mask(value, every) for value in values]
+    monkeypatch.setattr(mask_module, "_LARGE", 1 << 30)
+    monkeypatch.setattr(mask_module, "prove_clean", lambda *_: False)
+    assert [MASKER.mask(value, every) for value in values] == short
+    assert sum(bool(found) for _, found in short) > 20

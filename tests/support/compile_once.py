@@ -18,12 +18,12 @@ compile_anew = hyperscan_db.compile_all
 
 
 @functools.cache
-def _compiled(expressions: tuple[str, ...], every_match: bool) -> Any:
-    return compile_anew(expressions, every_match)
+def _compiled(many: tuple[str, ...], once: tuple[str, ...]) -> Any:
+    return compile_anew(many, once)
 
 
-def _shared(expressions: Sequence[str], every_match: bool = False) -> Any:
-    return _compiled(tuple(expressions), every_match)
+def _shared(many: Sequence[str], once: Sequence[str]) -> Any:
+    return _compiled(tuple(many), tuple(once))
 
 
 def share() -> None:
