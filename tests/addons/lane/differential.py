@@ -26,11 +26,12 @@ rules:
     tools: [read_file]
     when: {all: [{arg: path, path_under: [/etc]}]}
   - {id: scrub, action: redact, tools: ["*"], on: [arguments, result], detectors: [secrets]}
+egress: {default: allow, loopback: allow, secrets: deny}
 """
 AT_ONCE = 24
 SETTLE = 0.5
 """By then a call whose client is gone has reached the server, or never will."""
-RECORDED = ("kind", "decision", "reason", "rule", "tool", "outcome", "result_size")
+RECORDED = ("kind", "decision", "reason", "rule", "tool", "outcome", "result_size", "session", "revision")
 _CASE = re.compile(r"case-[0-9]+")
 _COUNTER = re.compile(r"^interlock_lane_calls_total ([0-9.]+)", re.MULTILINE)
 
@@ -129,7 +130,8 @@ def add_events(results: dict[str, tuple[Seen, Seen]], pair: Pair) -> None:
             if case:
                 masked = sorted(str(each.get("detector")) for each in event.get("redactions") or [])
                 shown = (event.get(name) for name in RECORDED)
-                by_case[case].append((*shown, tuple(masked)))
+                trace = (event.get("detail") or {}).get("traceparent")
+                by_case[case].append((*shown, trace, tuple(masked)))
         for name, both in results.items():
             for case in _CASE.findall(name)[:1]:
                 both[which].events = sorted(

@@ -39,6 +39,8 @@ class Exchange:
     answers: tuple[bytes, ...] = ()
     plain: bool = False
     """Whether the request goes to the proxy without TLS, in absolute form."""
+    warm: bytes = b""
+    """Fields that the calls which open the lane have, too."""
 
 
 @dataclass
@@ -157,7 +159,7 @@ async def play(exchange: Exchange, proxy: Proxy, server: ScriptedServer) -> Seen
         target = b"http://%s/mcp" % host.encode() if exchange.plain else b"/mcp"
         for number in range(WARM_UP):
             body = call(f"warm-{number}")
-            writer.write(head_for(host, len(body), target=target) + body)
+            writer.write(head_for(host, len(body), exchange.warm, target=target) + body)
             await _one_answer(reader)
         return await _exchange(exchange, reader, writer)
     finally:
