@@ -5,6 +5,7 @@ What is not written in exactly this form is left to mitmproxy's layers, so the g
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import NamedTuple
 
@@ -116,9 +117,12 @@ class ResponseHead(NamedTuple):
 def read_response(data: bytes) -> ResponseHead | None:
     """Return the head at the start of `data`; None where it is not whole, or not one that the lane takes."""
     end = data.find(END, 0, HEAD_BYTES)
-    if end < 0:
-        return None
-    head = data[: end + len(END)]
+    return _read_response(data[: end + len(END)]) if end >= 0 else None
+
+
+# A server sends the same head again and again.
+@functools.lru_cache(maxsize=256)
+def _read_response(head: bytes) -> ResponseHead | None:
     if _RESPONSE.fullmatch(head) is None or _ANSWER_NOT_PLAIN.search(head) is not None:
         return None
     kind = _TYPE.search(head)
