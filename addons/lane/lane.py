@@ -22,10 +22,11 @@ from addons.lane.chunks import ChunkReader
 from addons.lane.heads import END, HEAD_BYTES, RequestKey, ResponseHead, read_response, request_key, with_length
 from addons.mitm.fast.tls_records import FastTls, OpenedData
 from addons.sse_rewriter import EventStream
-from proxy.core.model import Call, Forward, Verdict
+from proxy.core.model import Answer, Call, Forward, Verdict
 from proxy.gate.a2a_rest import router_for
 from proxy.wire.body import READ_AT_ONCE
 from proxy.wire.hidden_request import has_request_line
+from proxy.wire.jsonrpc import serialise
 
 if TYPE_CHECKING:
     from mitmproxy.connection import Client, Connection
@@ -50,6 +51,10 @@ MAX_TEMPLATES = 32
 QUEUED_BYTES = 1 << 20
 JSON_TYPE = b"application/json"
 EVENT_STREAM = b"text/event-stream"
+# As the layers spell it.
+_OWN_ANSWER = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nCache-Control: no-store\r\ncontent-length: %d\r\n\r\n"
+)
 # A subscription's stream also carries news of tools, which the announcer pushes through the layers.
 _NOT_HERE = frozenset({"subscriptions/listen"})
 _BARE_LINE_FEED = re.compile(rb"(?<!\r)\n")
@@ -287,6 +292,11 @@ class Lane:
                 body = verdict.encoded or await self._parts.gate.requests.encode(verdict)
         except Exception as error:  # noqa: BLE001  the layers refuse in the name of the error
             verdict = error
+        if isinstance(verdict, Answer) and self._may_answer(call, verdict):
+            body = serialise(verdict.replies[0])
+            self._write(self._client, self._tls, _OWN_ANSWER % len(body) + body)
+            self._end()
+            return
         fits = isinstance(verdict, Forward) and not verdict.headers and verdict.message.method not in _NOT_HERE
         if not fits or self._queue or not self._is_free(call.template) or has_request_line(body):
             self._hand_over(call, verdict)
@@ -296,6 +306,16 @@ class Lane:
         call.sent = call.template.lesson.forwarded.fill(call.key.values, len(body)) + body
         self._phase = Phase.WAITING
         self._write(call.template.server, call.template.tls, call.sent)
+
+    def _may_answer(self, call: LaneCall, verdict: Answer) -> bool:
+        """Return whether an answer of the gate's own is a plain one, and nothing came meanwhile."""
+        lesson, context = call.template.lesson, call.judged.context
+        return (
+            (verdict.status, len(verdict.replies), verdict.batch) == (200, 1, False)
+            and lesson.takes_json
+            and not self._queue
+            and not self._parts.mcp.is_legacy(context.server, lesson.path, call.judged.head)
+        )
 
     def _hand_over(self, call: LaneCall, verdict: Verdict | Exception) -> None:
         """Let the layers carry out a verdict."""

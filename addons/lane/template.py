@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mitmproxy.net.http.http1 import assemble_request_head
 
+from addons.flow_state import wants_only_events
 from addons.lane.heads import HeadTemplate, RequestKey, head_template, is_plain_request, request_key
 from proxy.wire.mcp import RequestHead
 
@@ -41,6 +42,8 @@ class Lesson(NamedTuple):
     credentials: Sequence[str]
     address: tuple[str, int]
     path: str
+    takes_json: bool
+    """Whether the client takes an answer that is no event stream."""
     forwarded: HeadTemplate
 
     def with_values(self, values: tuple[bytes, ...]) -> Judged:
@@ -82,8 +85,9 @@ def lesson_of(flow: http.HTTPFlow, state: FlowState, context: Context, head: Req
         return None
     kept = RequestHead(list(head.content_types), list(head.encodings), list(head.mcp), lambda: fields)
     request = flow.request
-    address = request.host, request.port
-    return Lesson(key, Judged(context, kept), state.credentials, address, request.path, HeadTemplate((), ()))
+    address, takes_json = (request.host, request.port), not wants_only_events(flow)
+    unknown = HeadTemplate((), ())  # until it is forwarded
+    return Lesson(key, Judged(context, kept), state.credentials, address, request.path, takes_json, unknown)
 
 
 def with_forwarded(lesson: Lesson, request: http.Request) -> Lesson | None:
