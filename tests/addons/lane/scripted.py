@@ -218,7 +218,7 @@ async def _tunnel(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, ho
 
 
 async def _one_answer(reader: asyncio.StreamReader) -> None:
-    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 60)
     length = _LENGTH.search(head)
     assert length, head
     await reader.readexactly(int(length[1]))

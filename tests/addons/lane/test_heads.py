@@ -13,6 +13,7 @@ from addons.lane.heads import (
     request_key,
     with_length,
 )
+from tests.addons.lane.grammar import compare_requests, compare_responses
 
 PLAIN = b"POST /mcp HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 12\r\n\r\n"
 
@@ -172,3 +173,8 @@ def test_a_new_length_takes_the_place_of_the_old_one_or_of_chunks() -> None:
     assert with_length(CHUNKED, 77) == (
         b"HTTP/1.1 200 OK\r\nContent-Type: Application/JSON\r\ncontent-length: 77\r\n\r\n"
     )
+
+
+def test_what_the_lane_takes_the_layers_read_the_same() -> None:
+    assert compare_requests(3_000, 1) > 300
+    assert compare_responses(3_000, 1) > 300
