@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from addons.identity import Identity
     from addons.lane.template import Judged, Template
     from addons.limits import Limits
-    from addons.mcp import McpGate
+    from addons.mcp import HttpAddons
     from addons.mitm.fast.connection_handler import FastConnectionHandler
     from addons.mitm.fast.http_layer import FastHttp1Server, FastHttpLayer
     from addons.tools_changed import Announcer
@@ -81,7 +81,7 @@ class LaneParts:
     """What every lane of a worker needs."""
 
     gate: Gate
-    mcp: McpGate
+    http: HttpAddons
     identity: Identity
     egress: Egress
     connections: ConnectionGuard
@@ -263,7 +263,7 @@ class Lane:
             and parts.identity.is_still(context.principal, lesson.credentials)
             and context.egress is not None
             and parts.egress.holds(self._client, lesson.address, context.egress)
-            and not parts.mcp.is_legacy(context.server, lesson.path, lesson.judged.head)
+            and not parts.http.mcp.is_legacy(context.server, lesson.path, lesson.judged.head)
         )
 
     def _is_free(self, template: Template) -> bool:
@@ -314,7 +314,7 @@ class Lane:
             (verdict.status, len(verdict.replies), verdict.batch) == (200, 1, False)
             and lesson.takes_json
             and not self._queue
-            and not self._parts.mcp.is_legacy(context.server, lesson.path, call.judged.head)
+            and not self._parts.http.mcp.is_legacy(context.server, lesson.path, call.judged.head)
         )
 
     def _hand_over(self, call: LaneCall, verdict: Verdict | Exception) -> None:
@@ -569,7 +569,7 @@ class Lane:
         assert call.rewriter is not None
         assert call.router is not None
         self._parts.announcer.closed(self._id)
-        self._parts.mcp.stream_ended(call.rewriter, call.router)
+        self._parts.http.responses.stream_ended(call.rewriter, call.router)
         self._end()
 
     def _cut(self, call: LaneCall) -> None:
