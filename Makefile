@@ -53,7 +53,7 @@ bypass: $(VENV)/.dev system-packages $(NODE) ## the whole bypass table: every se
 	BYPASS_WARM=1 BYPASS=full $(BIN)/python -m pytest tests/bypass/test_bypass.py $(ARGS)
 
 .PHONY: lane
-lane: $(VENV)/.dev ## made-up exchanges through the fast lane and without it, side by side; ARGS='--count 1000000' for a night
+lane: $(VENV)/.dev ## made-up exchanges through the fast lane and without it, side by side; ARGS='--count 1000000' for a night, ARGS='--grammar 1000000' for its readers alone
 	$(BIN)/python scripts/lane_fuzz.py $(ARGS)
 
 .PHONY: check

@@ -12,23 +12,44 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+import addons.http_carrier
+import addons.lane.lane
 from proxy import cli
-from proxy.core.model import Pass, Verdict
+from proxy.core.model import Call, Context, Decision, Forward, InFlightCall, Kind, Message, Outcome, Verdict
 from proxy.gate.gate import Gate
+from proxy.gate.router import ResponseRouter
 from proxy.runtime import wiring
+
+NOTHING = Message(Kind.REQUEST, {}, "tools/call", 1)
+ALLOWED = Decision(Outcome.ALLOW, "default_allow")
 
 
 class EmptyGate(Gate):
-    """Lets everything pass."""
+    """Forwards everything as it came."""
 
     def __init__(self, **parts: Any) -> None:
         super().__init__(**parts)
         self.requests.inspect = self._inspect  # type: ignore[method-assign]
 
-    async def _inspect(self, *_: Any, **__: Any) -> Verdict:
-        return Pass()
+    async def _inspect(self, body: bytes, context: Context, *_: Any) -> Verdict:
+        in_flight = InFlightCall("", NOTHING, context, Call("", "", ""), ALLOWED, 0.0, 0.0, closed=True)
+        return Forward(NOTHING, in_flight, {}, body, len(body))
+
+
+class UnreadResponse(ResponseRouter):
+    """Lets a response pass as it came."""
+
+    def rewrite_whole(self, body: bytes) -> list[bytes] | None:  # noqa: ARG002  it is not read
+        return None
+
+    rewrite = rewrite_whole
+
+
+def _unread(*parts: Any) -> ResponseRouter:
+    return UnreadResponse(*parts)
 
 
 if __name__ == "__main__":
     wiring.Gate = EmptyGate  # type: ignore[misc]
+    addons.http_carrier.router_for = addons.lane.lane.router_for = _unread  # type: ignore[assignment]
     cli.main()

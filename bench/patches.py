@@ -30,8 +30,7 @@ from addons.mitm.addon_manager import FailClosedAddonManager
 from addons.mitm.certificates import Certificates
 from addons.mitm.connection_handler import GuardedConnectionHandler
 from addons.mitm.fast import connection_handler, header_index, message_types
-from addons.mitm.fast.http1_batch import BatchingHttp1
-from addons.mitm.fast.http_layer import FastHttpLayer, FastHttpStream, PartByPart
+from addons.mitm.fast.http_layer import FastHttpLayer, FastHttpStream
 from addons.mitm.fast.replacements import FAST
 from addons.mitm.http_connections import GuardedHttp1Client
 from addons.mitm.http_layer import GuardedHttpLayer
@@ -56,7 +55,6 @@ KEPT = (
     "hook_table",
     "sync_hooks",
     "http_layer",
-    "http1_batch",
     "tunnel",
     "tls_records",
     "header_index",
@@ -72,15 +70,11 @@ def without(name: str) -> Replacements:
     """Return the replacements without one."""
     if name == "sync_hooks":
         connection_handler.complete_now = lambda _: False  # type: ignore[assignment]
-    if name == "http1_batch":
-        for method in ("handle_event", "read_headers", "read_body", "mark_done"):
-            delattr(BatchingHttp1, method)
-        BatchingHttp1.send = _send_one_by_one  # type: ignore[method-assign]
     if name == "tunnel":
         del FastHttpStream.handle_connect_finish
     handler = {"connection_handler": GuardedConnectionHandler}
     changes: dict[str, dict[str, Any]] = {
-        **{plain: {} for plain in (ALL, "http1_batch", "tunnel")},
+        **{plain: {} for plain in (ALL, "tunnel")},
         "connection_handler": handler,
         "hook_table": {**handler, "addon_manager": FailClosedAddonManager},
         "sync_hooks": {"http_layer": PausingLayer},
@@ -100,7 +94,7 @@ def without(name: str) -> Replacements:
     return Replacements() if name == "everything" else dataclasses.replace(FAST, **changes[name])
 
 
-class PausingStream(PartByPart, GuardedHttpStream):
+class PausingStream(GuardedHttpStream):
     """Stops at every hook."""
 
 
@@ -108,11 +102,6 @@ class PausingLayer(FastHttpLayer):
     """Its streams stop at every hook."""
 
     stream = PausingStream  # type: ignore[assignment]
-
-
-def _send_one_by_one(self: BatchingHttp1, event: Any) -> Any:
-    for part in getattr(event, "parts", (event,)):
-        yield from super(BatchingHttp1, self).send(part)
 
 
 def serve() -> None:

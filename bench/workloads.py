@@ -167,6 +167,22 @@ WORKLOADS = (
         in_quick=True,
     ),
     Workload(
+        "tls-sse-32",
+        "CONNECT and TLS on both sides, 32 connections, 400 B results as SSE",
+        (MITMDUMP, INTERLOCK),
+        kind="tls",
+        path="/small.sse",
+        in_quick=True,
+    ),
+    Workload(
+        "tls-large-32",
+        "CONNECT and TLS on both sides, 32 connections, 20 KB results",
+        (MITMDUMP, INTERLOCK),
+        kind="tls",
+        path="/large.json",
+        in_quick=True,
+    ),
+    Workload(
         "new-connection",
         "a new CONNECT and TLS connection for each call",
         (DIRECT, MITMDUMP, EMPTY, INTERLOCK),

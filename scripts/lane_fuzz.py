@@ -11,38 +11,54 @@ import asyncio
 import sys
 import tempfile
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tests.addons.lane.differential import Pair, compare, started_pair  # noqa: E402
 from tests.addons.lane.exchanges import made_up, written  # noqa: E402
+from tests.addons.lane.grammar import compare_chunks, compare_requests, compare_responses  # noqa: E402
 from tests.addons.lane.scripted import ScriptedServer  # noqa: E402
 from tests.support.harness import Certificates, make_certificates  # noqa: E402
 
-ROUND = 2000
+ROUND = 1000
+FRESH = 20_000
+"""After so many exchanges both proxies are started anew: their records are read as a whole."""
+AT_ONCE = 64
 
 
-async def fuzz(pair: Pair, certificates: Certificates, count: int, seed: int) -> int:
-    """Play `count` exchanges; return how many differ."""
+class Tally(NamedTuple):
+    """What came of so many exchanges."""
+
+    done: int = 0
+    differing: int = 0
+    late: int = 0
+    in_lane: float = 0
+
+
+async def fuzz(pair: Pair, certificates: Certificates, count: int, seed: int, so_far: Tally) -> Tally:
+    """Play `count` exchanges; return what came of these and those before."""
     server = ScriptedServer(certificates)
     await server.start()
     hosts = [f"127.0.0.1:{port}" for port in server.ports]
-    differing, late, done = 0, 0, 0
-    batch = list(written(*hosts))
-    while batch:
-        stay, once = await compare(batch, pair, server)
-        done += len(batch)
-        differing += len(stay)
-        late += len(once) - len(stay)
+    begun, tally = so_far.done, so_far
+    batch = [] if begun else list(written(*hosts))
+    while tally.done < begun + count:
+        batch = batch or list(made_up(min(ROUND, begun + count - tally.done), seed + tally.done, *hosts, tally.done))
+        stay, once = await compare(batch, pair, server, at_once=AT_ONCE)
+        done, differing, late, _ = tally
+        in_lane = so_far.in_lane + pair.lane_calls
+        tally = Tally(done + len(batch), differing + len(stay), late + len(once) - len(stay), in_lane)
+        batch = []
         print(*stay.values(), sep="\n", end="\n" if stay else "")
         print(
-            f"{done} exchanges, {pair.lane_calls:.0f} calls began in the lane, {differing} differ, {late} once",
+            f"{tally.done} exchanges, {tally.in_lane:.0f} calls began in the lane, {tally.differing} differ, "
+            f"{tally.late} once",
             flush=True,
         )
-        batch = list(made_up(min(ROUND, count - done), seed + done, *hosts, first=done)) if done < count else []
     server.stop()
-    return differing
+    return tally
 
 
 def main() -> None:
@@ -50,13 +66,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--count", type=int, default=20_000, help="how many exchanges (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--grammar", type=int, default=0, help="only the readers, with so many cases each, no sockets")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        certificates = make_certificates(folder / "certificates")
-        with started_pair(folder, certificates) as pair:
-            differing = asyncio.run(fuzz(pair, certificates, given.count, given.seed))
-    sys.exit(1 if differing else 0)
+    if given.grammar:
+        for compare_all in (compare_requests, compare_responses, compare_chunks):
+            taken = compare_all(given.grammar, given.seed)
+            print(f"{compare_all.__name__}: {given.grammar} cases, the lane took {taken}, none differs", flush=True)
+        return
+    tally = Tally()
+    while tally.done < given.count:
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            certificates = make_certificates(folder / "certificates")
+            with started_pair(folder, certificates) as pair:
+                count = min(FRESH, given.count - tally.done)
+                tally = asyncio.run(fuzz(pair, certificates, count, given.seed, tally))
+    sys.exit(1 if tally.differing else 0)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
-_SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})(?:[ \t]*;[^\r\n]*)?[ \t]*\r\n")
+_SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})(?:;[\t -~]*)?[ \t]*\r\n")
+# Trailers are dropped, but lines that are none end the body badly, as in the layers.
+_TRAILERS = re.compile(rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[ \t]*(?:[!-~](?:[\t -~]*[!-~])?)?[ \t]*\r\n)*\r\n")
 MAX_LINE = 16 << 10
 """Bounds a size line with its extensions, and the trailers, which are dropped."""
 
@@ -63,5 +65,6 @@ class ChunkReader:
         if end < 0:
             self.broken = len(data) - at > MAX_LINE
             return None
-        self.ended = True
-        return end + 4
+        self.broken = _TRAILERS.fullmatch(data, size.end(), end + 4) is None
+        self.ended = not self.broken
+        return end + 4 if self.ended else None

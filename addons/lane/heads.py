@@ -5,6 +5,7 @@ What is not written in exactly this form is left to mitmproxy's layers, so the g
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import NamedTuple
 
@@ -17,6 +18,16 @@ _VALUE = rb"[!-~](?:[ -~]*[!-~])?"
 _FIELDS = rb"(?:" + _NAME + rb": (?:" + _VALUE + rb")?\r\n)+\r\n"
 _REQUEST = re.compile(rb"POST (?:https?://[!-~]+|/[!-~]*) HTTP/1\.1\r\n" + _FIELDS)
 _RESPONSE = re.compile(rb"HTTP/1\.1 200 [ -~]*\r\n" + _FIELDS)
+# The fields whose values may differ from call to call. Nothing that was judged depends on these values, except for what
+# the gate reads anew for each call: who sends, where to, and how a body is framed stand elsewhere.
+_VARYING = re.compile(
+    rb"(\r\n(?:content-length|mcp-[a-z0-9-]+|traceparent|tracestate|baggage|b3|sentry-trace"
+    rb"|x-(?:request|correlation|amzn-trace)-id|x-b3-[a-z]+|x-datadog-[a-z-]+|request-id|last-event-id"
+    rb"|idempotency-key): )([!-~]+(?: [!-~]+)*)(?=\r\n)",
+    re.IGNORECASE,
+)
+_LENGTH_NAME = b"\r\ncontent-length: "
+_NUMBER = re.compile(rb"0|[1-9][0-9]{0,9}")
 _LENGTH = re.compile(rb"\r\ncontent-length: (0|[1-9][0-9]{0,9})\r\n", re.IGNORECASE)
 # A field of a request that says anything of framing, of the connection or of what is to happen beside an answer.
 _NOT_PLAIN = re.compile(
@@ -33,20 +44,56 @@ _ANY_TYPE = re.compile(rb"\r\ncontent-type:", re.IGNORECASE)
 
 
 class RequestKey(NamedTuple):
-    """A request's head without the value of its Content-Length, and that value."""
+    """A request's head taken apart: what is the same from call to call, and the values that may differ."""
 
-    before: bytes
-    after: bytes
+    fixed: tuple[bytes, ...]
+    """All text around the values, the names of their fields included."""
+    values: tuple[bytes, ...]
+    """Of the fields in `names`, in that order."""
     length: int
+    """Of the body."""
+
+    @property
+    def names(self) -> tuple[bytes, ...]:
+        """The names of the fields whose values may differ, in lower case, without Content-Length."""
+        spelt = self.fixed[len(self.values) + 2 :]
+        return tuple(name for each in spelt if (name := each[2:-2].lower()) != b"content-length")
 
 
 def request_key(head: bytes) -> RequestKey | None:
-    """Split a head, with its empty line, at the length of its body; None where it has none that is plain."""
-    found = _LENGTH.search(head)
-    if found is None:
+    """Take a head with its empty line apart; None where it has not one length that is plain."""
+    parts = _VARYING.split(head)
+    names, values = parts[1::3], parts[2::3]
+    lengths = [at for at, name in enumerate(names) if len(name) == len(_LENGTH_NAME) and name.lower() == _LENGTH_NAME]
+    if len(lengths) != 1 or _NUMBER.fullmatch(length := values.pop(lengths[0])) is None:
         return None
-    at, end = found.span(1)
-    return RequestKey(head[:at], head[end:], int(found[1]))
+    return RequestKey((*parts[::3], *names), tuple(values), int(length))
+
+
+class HeadTemplate(NamedTuple):
+    """A head that is sent again and again, with other values and another length."""
+
+    texts: tuple[bytes, ...]
+    order: tuple[int, ...]
+    """Which of the values stands after each text but the last; -1 is the length."""
+
+    def fill(self, values: tuple[bytes, ...], length: int) -> bytes:
+        """Return the head with these values."""
+        parts: list[bytes] = []
+        for text, at in zip(self.texts, self.order, strict=False):
+            parts += (text, values[at] if at >= 0 else b"%d" % length)
+        return b"".join((*parts, self.texts[-1]))
+
+
+def head_template(head: bytes, names: tuple[bytes, ...]) -> HeadTemplate | None:
+    """Return how to write a head anew; None where it has not one plain length and these fields, each once."""
+    key = request_key(head)
+    if key is None or sorted(key.names) != sorted(names) or len({*names}) != len(names):
+        return None
+    parts = _VARYING.split(head)
+    order = tuple(-1 if name.lower() == _LENGTH_NAME else names.index(name[2:-2].lower()) for name in parts[1::3])
+    texts = tuple(text + name for text, name in zip(parts[::3], (*parts[1::3], b""), strict=True))
+    return HeadTemplate(texts, order)
 
 
 def is_plain_request(head: bytes) -> bool:
@@ -70,9 +117,12 @@ class ResponseHead(NamedTuple):
 def read_response(data: bytes) -> ResponseHead | None:
     """Return the head at the start of `data`; None where it is not whole, or not one that the lane takes."""
     end = data.find(END, 0, HEAD_BYTES)
-    if end < 0:
-        return None
-    head = data[: end + len(END)]
+    return _read_response(data[: end + len(END)]) if end >= 0 else None
+
+
+# A server sends the same head again and again.
+@functools.lru_cache(maxsize=256)
+def _read_response(head: bytes) -> ResponseHead | None:
     if _RESPONSE.fullmatch(head) is None or _ANSWER_NOT_PLAIN.search(head) is not None:
         return None
     kind = _TYPE.search(head)

@@ -19,13 +19,14 @@ from mitmproxy.connection import ConnectionState
 from mitmproxy.proxy import events
 
 from addons.lane.chunks import ChunkReader
-from addons.lane.heads import END, HEAD_BYTES, ResponseHead, read_response, request_key, with_length
+from addons.lane.heads import END, HEAD_BYTES, RequestKey, ResponseHead, read_response, request_key, with_length
 from addons.mitm.fast.tls_records import FastTls, OpenedData
 from addons.sse_rewriter import EventStream
-from proxy.core.model import Call, Forward, Verdict
+from proxy.core.model import Answer, Call, Forward, Verdict
 from proxy.gate.a2a_rest import router_for
 from proxy.wire.body import READ_AT_ONCE
 from proxy.wire.hidden_request import has_request_line
+from proxy.wire.jsonrpc import serialise
 
 if TYPE_CHECKING:
     from mitmproxy.connection import Client, Connection
@@ -33,9 +34,9 @@ if TYPE_CHECKING:
     from addons.connections import ConnectionGuard
     from addons.egress import Egress
     from addons.identity import Identity
-    from addons.lane.template import Template
+    from addons.lane.template import Judged, Template
     from addons.limits import Limits
-    from addons.mcp import McpGate
+    from addons.mcp import HttpAddons
     from addons.mitm.fast.connection_handler import FastConnectionHandler
     from addons.mitm.fast.http_layer import FastHttp1Server, FastHttpLayer
     from addons.tools_changed import Announcer
@@ -50,6 +51,10 @@ MAX_TEMPLATES = 32
 QUEUED_BYTES = 1 << 20
 JSON_TYPE = b"application/json"
 EVENT_STREAM = b"text/event-stream"
+# As the layers spell it.
+_OWN_ANSWER = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nCache-Control: no-store\r\ncontent-length: %d\r\n\r\n"
+)
 # A subscription's stream also carries news of tools, which the announcer pushes through the layers.
 _NOT_HERE = frozenset({"subscriptions/listen"})
 _BARE_LINE_FEED = re.compile(rb"(?<!\r)\n")
@@ -76,7 +81,7 @@ class LaneParts:
     """What every lane of a worker needs."""
 
     gate: Gate
-    mcp: McpGate
+    http: HttpAddons
     identity: Identity
     egress: Egress
     connections: ConnectionGuard
@@ -90,6 +95,8 @@ class LaneCall:
     """One request in the lane."""
 
     template: Template
+    key: RequestKey
+    judged: Judged
     raw: bytes
     """The request as it came."""
     body: bytes
@@ -112,7 +119,8 @@ class Lane:
         side = layer.connections[self._client]
         self._http1: FastHttp1Server = side  # type: ignore[assignment]
         self._tls = next((each for each in reversed(layer.context.layers) if isinstance(each, FastTls)), None)
-        self._templates: dict[tuple[bytes, bytes], Template] = {}
+        self._templates: dict[tuple[bytes, ...], Template] = {}
+        self._known: dict[bytes, tuple[RequestKey, Template, Judged]] = {}  # heads that were taken apart already
         self._id = f"lane {self._client.id}"  # of the one call that is in it
         self._largest = min(READ_AT_ONCE, parts.limits.body_bytes, parts.limits.response_bytes)
         self._phase = Phase.IDLE
@@ -139,14 +147,15 @@ class Lane:
         current = self._call
         if current is not None and current.verdict is not None:
             return current.verdict.in_flight.call
-        context = current.template.lesson.context if current is not None else None
+        context = current.judged.context if current is not None else None
         return Call("", context.server if context else "", context.principal.agent if context else "")
 
     def learn(self, template: Template) -> None:
         """Take requests with this head from now on."""
         if len(self._templates) >= MAX_TEMPLATES:
             self._templates.clear()
-        self._templates[template.lesson.key] = template
+        self._known.clear()
+        self._templates[template.lesson.key.fixed] = template
 
     # What sockets bring
 
@@ -187,10 +196,10 @@ class Lane:
     def _read(self, data: bytes) -> bool:
         """Read a request, or its start; return whether it is one for the lane."""
         end = data.find(END, 0, HEAD_BYTES)
-        key = request_key(data[: end + len(END)]) if end >= 0 else None
-        template = self._templates.get((key.before, key.after)) if key is not None else None
-        if key is None or template is None or not 0 < key.length <= self._largest:
+        known = self._look_up(data[: end + len(END)]) if end >= 0 else None
+        if known is None:
             return False
+        key, template, judged = known
         whole = end + len(END) + key.length
         if len(data) > whole or not self._holds(template):
             return False
@@ -199,8 +208,22 @@ class Lane:
             self._start, self._phase = data, Phase.READING
             self._timer = asyncio.get_running_loop().call_later(BODY_WAIT_SECONDS, self._give_up_reading)
             return True
-        self._decide(LaneCall(template, data, data[end + len(END) :]))
+        self._decide(LaneCall(template, key, judged, data, data[end + len(END) :]))
         return True
+
+    def _look_up(self, head: bytes) -> tuple[RequestKey, Template, Judged] | None:
+        """Return what is known of a head; None where it is none for the lane."""
+        known = self._known.get(head)
+        if known is not None:
+            return known
+        key = request_key(head)
+        template = self._templates.get(key.fixed) if key is not None else None
+        if key is None or template is None or not 0 < key.length <= self._largest:
+            return None
+        if len(self._known) >= MAX_TEMPLATES:
+            self._known.clear()
+        known = self._known[head] = key, template, template.lesson.with_values(key.values)
+        return known
 
     def _read_on(self, event: events.ConnectionEvent) -> bool:
         """Take the rest of a body, or leave the request to the layers."""
@@ -233,14 +256,14 @@ class Lane:
 
     def _holds(self, template: Template) -> bool:
         """Return whether all that was judged of a head would be judged the same now."""
-        lesson, parts = template.lesson, self._parts
+        lesson, context, parts = template.lesson, template.lesson.judged.context, self._parts
         return (
             not parts.connections.stopping
             and self._is_free(template)
-            and parts.identity.is_still(lesson.context.principal, lesson.credentials)
-            and lesson.context.egress is not None
-            and parts.egress.holds(self._client, lesson.address, lesson.context.egress)
-            and not parts.mcp.is_legacy(lesson.context.server, lesson.path, lesson.head)
+            and parts.identity.is_still(context.principal, lesson.credentials)
+            and context.egress is not None
+            and parts.egress.holds(self._client, lesson.address, context.egress)
+            and not parts.http.mcp.is_legacy(context.server, lesson.path, lesson.judged.head)
         )
 
     def _is_free(self, template: Template) -> bool:
@@ -261,24 +284,38 @@ class Lane:
 
     async def _ask(self, call: LaneCall) -> None:
         """Have the gate decide, and send the request on; whatever fails is for the layers, which refuse."""
-        lesson = call.template.lesson
         verdict: Verdict | Exception
         body = b""
         try:
-            verdict = await self._parts.gate.requests.inspect(call.body, lesson.context, lesson.head)
+            verdict = await self._parts.gate.requests.inspect(call.body, *call.judged)
             if isinstance(verdict, Forward):
                 body = verdict.encoded or await self._parts.gate.requests.encode(verdict)
         except Exception as error:  # noqa: BLE001  the layers refuse in the name of the error
             verdict = error
+        if isinstance(verdict, Answer) and self._may_answer(call, verdict):
+            body = serialise(verdict.replies[0])
+            self._write(self._client, self._tls, _OWN_ANSWER % len(body) + body)
+            self._end()
+            return
         fits = isinstance(verdict, Forward) and not verdict.headers and verdict.message.method not in _NOT_HERE
         if not fits or self._queue or not self._is_free(call.template) or has_request_line(body):
             self._hand_over(call, verdict)
             return
         assert isinstance(verdict, Forward)
         call.verdict = verdict
-        call.sent = b"%s%d%s%s" % (lesson.before, len(body), lesson.after, body)
+        call.sent = call.template.lesson.forwarded.fill(call.key.values, len(body)) + body
         self._phase = Phase.WAITING
         self._write(call.template.server, call.template.tls, call.sent)
+
+    def _may_answer(self, call: LaneCall, verdict: Answer) -> bool:
+        """Return whether an answer of the gate's own is a plain one, and nothing came meanwhile."""
+        lesson, context = call.template.lesson, call.judged.context
+        return (
+            (verdict.status, len(verdict.replies), verdict.batch) == (200, 1, False)
+            and lesson.takes_json
+            and not self._queue
+            and not self._parts.http.mcp.is_legacy(context.server, lesson.path, call.judged.head)
+        )
 
     def _hand_over(self, call: LaneCall, verdict: Verdict | Exception) -> None:
         """Let the layers carry out a verdict."""
@@ -416,7 +453,7 @@ class Lane:
 
     def _router(self, call: LaneCall) -> ResponseRouter:
         assert call.verdict is not None
-        context, in_flight = call.template.lesson.context, call.verdict.in_flight
+        context, in_flight = call.judged.context, call.verdict.in_flight
         return router_for(self._parts.gate.responses, context, in_flight, self._parts.seal_key)
 
     # Event streams
@@ -426,7 +463,7 @@ class Lane:
         call.rewriter = EventStream(call.router, None, self._parts.limits.message_bytes)
         call.chunks = ChunkReader()
         self._phase = Phase.STREAMING
-        self._parts.announcer.opened(self._id, call.template.lesson.context.principal.agent)
+        self._parts.announcer.opened(self._id, call.judged.context.principal.agent)
         self._write(self._client, self._tls, call.received[: head.size])
         rest, call.received = call.received[head.size :], b""
         if rest:
@@ -482,7 +519,7 @@ class Lane:
                 return
             self._pass_events(call, b"".join(out))
         except Exception as error:
-            log.exception("an event stream is cut", server=call.template.lesson.context.server, exc_info=error)
+            log.exception("an event stream is cut", server=call.judged.context.server, exc_info=error)
             self._cut(call)
 
     async def _rewrite_aside(self, call: LaneCall, payload: bytes, size: int) -> None:
@@ -492,7 +529,7 @@ class Lane:
         try:
             out = await self._parts.gate.threads.run(size, lambda: list(rewriter.feed(payload)))
         except Exception as error:
-            log.exception("an event stream is cut", server=call.template.lesson.context.server, exc_info=error)
+            log.exception("an event stream is cut", server=call.judged.context.server, exc_info=error)
             out = None
         await self._store_events(call, out)
 
@@ -503,7 +540,7 @@ class Lane:
             if out is not None:
                 await call.rewriter.store_marks(out)
         except Exception as error:
-            log.exception("an event stream is cut", server=call.template.lesson.context.server, exc_info=error)
+            log.exception("an event stream is cut", server=call.judged.context.server, exc_info=error)
             out = None
         self._rewriting = False
         if self._call is not call:
@@ -532,7 +569,7 @@ class Lane:
         assert call.rewriter is not None
         assert call.router is not None
         self._parts.announcer.closed(self._id)
-        self._parts.mcp.stream_ended(call.rewriter, call.router)
+        self._parts.http.responses.stream_ended(call.rewriter, call.router)
         self._end()
 
     def _cut(self, call: LaneCall) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mitmproxy.net.http.http1 import assemble_request_head
 
-from addons.lane.heads import is_plain_request, request_key
+from addons.flow_state import wants_only_events
+from addons.lane.heads import HeadTemplate, RequestKey, head_template, is_plain_request, request_key
 from proxy.wire.mcp import RequestHead
 
 if TYPE_CHECKING:
@@ -21,19 +22,44 @@ if TYPE_CHECKING:
     from addons.mitm.fast.tls_records import FastTls
     from proxy.core.model import Context
 
+# The parts of a context that are a header's value, by the header.
+_IN_CONTEXT = {"mcp-protocol-version": "revision", "mcp-session-id": "session", "traceparent": "traceparent"}
+
+
+class Judged(NamedTuple):
+    """What the gate reads of a head."""
+
+    context: Context
+    head: RequestHead
+
 
 class Lesson(NamedTuple):
     """A judged head, before it is known which connection its request took."""
 
-    key: tuple[bytes, bytes]
-    context: Context
-    head: RequestHead
+    key: RequestKey
+    judged: Judged
+    """Of the request that taught it."""
     credentials: Sequence[str]
     address: tuple[str, int]
     path: str
-    before: bytes
-    """What is forwarded, up to the value of its Content-Length."""
-    after: bytes
+    takes_json: bool
+    """Whether the client takes an answer that is no event stream."""
+    forwarded: HeadTemplate
+
+    def with_values(self, values: tuple[bytes, ...]) -> Judged:
+        """Return what the gate reads of the same head with other values."""
+        if values == self.key.values:
+            return self.judged
+        # The names are those of the head that was learnt, each once; the values are printable ASCII.
+        new = {name.decode(): value.decode() for name, value in zip(self.key.names, values, strict=True)}
+        context, head = self.judged
+        changed: dict[str, Any] = {field: new[name] for name, field in _IN_CONTEXT.items() if name in new}
+        fields = [(name, new.get(name.lower(), value)) for name, value in head.whole()]
+        mcp = [(name, new.get(name.lower(), value)) for name, value in head.mcp]
+        return Judged(
+            replace(context, **changed) if changed else context,
+            RequestHead(head.content_types, head.encodings, mcp, lambda: fields),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,20 +77,26 @@ def lesson_of(flow: http.HTTPFlow, state: FlowState, context: Context, head: Req
     if context.transport != "http" or not is_plain_request(state.raw_head):
         return None
     key = request_key(state.raw_head)
-    if key is None:
-        return None
     # The list is made here: the request's own headers change when it is forwarded.
     fields = list(head.whole())
+    names = [name.lower() for name, _ in fields]
+    # A field that stands twice is read in more than one way: such a head is none for the lane.
+    if key is None or any(names.count(name.decode()) != 1 for name in key.names):
+        return None
     kept = RequestHead(list(head.content_types), list(head.encodings), list(head.mcp), lambda: fields)
     request = flow.request
-    address = request.host, request.port
-    return Lesson((key.before, key.after), context, kept, state.credentials, address, request.path, b"", b"")
+    address, takes_json = (request.host, request.port), not wants_only_events(flow)
+    unknown = HeadTemplate((), ())  # until it is forwarded
+    return Lesson(key, Judged(context, kept), state.credentials, address, request.path, takes_json, unknown)
 
 
 def with_forwarded(lesson: Lesson, request: http.Request) -> Lesson | None:
     """Return the lesson with the head that is forwarded; None where that is not a plain one."""
     forwarded = assemble_request_head(request)
+    template = head_template(forwarded, lesson.key.names)
     key = request_key(forwarded)
-    if key is None or not is_plain_request(forwarded):
+    if template is None or key is None or not is_plain_request(forwarded):
         return None
-    return lesson._replace(before=key.before, after=key.after)
+    # Filled with what it was made of it is the same again, so it is with what comes.
+    same = template.fill(lesson.key.values, key.length) == forwarded
+    return lesson._replace(forwarded=template) if same else None

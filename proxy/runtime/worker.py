@@ -23,7 +23,7 @@ from addons.identity import Identity
 from addons.lane.lane import LaneParts
 from addons.lane.lanes import Lanes
 from addons.limits import Limits
-from addons.mcp import McpGate
+from addons.mcp import http_addons
 from addons.mitm.addon_manager import InterlockMaster
 from addons.mitm.fast.replacements import FAST
 from addons.mitm.next_layer import HttpOnly
@@ -216,7 +216,7 @@ class Worker:
             required=settings.agent_auth == "required",
         )
         egress = Egress(EgressGuard(self.policy.current, lambda: [*own, *self.admin_api.addresses]), self.gate)
-        mcp = McpGate(
+        carriers = http_addons(
             self.gate,
             limits,
             seal_key,
@@ -225,7 +225,7 @@ class Worker:
             self.shared_calls,
             teaches=with_lane,
         )
-        parts = LaneParts(self.gate, mcp, identity, egress, self.connections, self.announcer, limits, seal_key)
+        parts = LaneParts(self.gate, carriers, identity, egress, self.connections, self.announcer, limits, seal_key)
         master = InterlockMaster(options.Options(), replacements.addon_manager)
         master.addons.add(
             core.Core(),
@@ -237,7 +237,7 @@ class Worker:
             self.connections,
             identity,
             egress,
-            mcp,
+            *carriers,
             WebsocketGate(self.gate, limits.message_bytes, seal_key, self.connections),
             self.announcer,
             *((Lanes(parts),) if with_lane else ()),

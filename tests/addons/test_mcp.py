@@ -1,4 +1,4 @@
-"""Requests and responses over HTTP: whatever the gate does, the addon forwards what it decided on or refuses."""
+"""Requests over HTTP: whatever the gate does, the addon forwards what it decided on or refuses."""
 
 from __future__ import annotations
 
@@ -7,42 +7,10 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from mitmproxy import http
-from mitmproxy.test import tflow
 
 from addons import flow_state as flows
-from addons.limits import Limits
-from addons.mcp import McpGate
-from proxy.core.model import Principal
-from tests.support.gate_fixture import ALLOW, DENY, World, call
-
-KEY = b"k" * 32
-
-
-def make_flow(value: Any, method: str = "POST", **headers: str) -> http.HTTPFlow:
-    flow = tflow.tflow()
-    fields = {name.replace("_", "-"): value for name, value in headers.items()}
-    flow.request = http.Request.make(method, "http://mcp.example.com/mcp", json.dumps(value), fields)
-    state = flows.state_of(flow)
-    state.principal, state.egress = Principal("bot"), ALLOW
-    return flow
-
-
-def addon(gate: Any) -> McpGate:
-    return McpGate(gate, Limits(), KEY, mock.Mock(stopping=False), lambda _: 0)
-
-
-async def send(gate: Any, flow: http.HTTPFlow) -> http.HTTPFlow:
-    pending = addon(gate).request(flow)
-    if pending is not None:
-        await pending
-    return flow
-
-
-def reason(flow: http.HTTPFlow) -> str:
-    assert flow.response is not None
-    found: str = json.loads(flow.response.content or b"")["error"]["data"]["reason"]
-    return found
+from tests.addons.http_flows import make_flow, reason, send
+from tests.support.gate_fixture import DENY, World, call
 
 
 async def test_an_allowed_call_is_forwarded_in_its_canonical_form() -> None:
@@ -69,12 +37,3 @@ async def test_an_unknown_verdict_is_refused_and_recorded(verdict: Any) -> None:
     flow = await send(world.gate, make_flow(call()))
     assert (flow.response and flow.response.status_code, reason(flow)) == (502, "internal_error")
     assert [(event.kind, event.reason) for event in world.events] == [("request_refused", "internal_error")]
-
-
-async def test_a_response_that_cannot_be_handled_is_replaced_by_a_refusal() -> None:
-    world = World()
-    flow = await send(world.gate, make_flow(call()))
-    flow.response = http.Response.make(200, b"gibberish")
-    flow.response.headers["content-encoding"] = "unheard-of"
-    addon(world.gate).response(flow)
-    assert (flow.response.status_code, reason(flow)) == (502, "internal_error")

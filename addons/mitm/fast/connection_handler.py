@@ -108,8 +108,8 @@ class FastConnectionHandler(GuardedConnectionHandler):
     def write(self, connection: Connection, data: bytes) -> None:
         """Send bytes as they are, if the connection is still open."""
         io = self.transports.get(connection)
-        if io is not None and io.writer is not None and not io.writer.is_closing():
-            io.writer.write(data)
+        if io is not None and isinstance(io.writer, asyncio.StreamWriter) and not io.writer.transport.is_closing():
+            io.writer.transport.write(data)
 
     def abort(self, connection: Connection) -> None:
         """Close a connection at once, without what TLS would say to its end."""

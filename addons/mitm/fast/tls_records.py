@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _lib: Any = SSL._lib  # type: ignore[attr-defined]  # noqa: SLF001  as mitmproxy does; what is public copies more
 _ffi: Any = SSL._ffi  # type: ignore[attr-defined]  # noqa: SLF001
 _SIZE = 64 << 10
+_RECORD = 16 << 10
 # One for all connections: what is read into it is copied out before another connection can run.
 _BUFFER = _ffi.new("char[]", _SIZE)
 _VIEW = _ffi.buffer(_BUFFER)
@@ -123,8 +124,9 @@ class FastServerTls(FastTls, ServerTLSLayer):
 def _read(tls: Any, data: bytes, plain: list[bytes]) -> None:
     """Decrypt `data` as far as it goes. Raises SSL.Error, and ZeroReturnError at the end of what the peer sends."""
     ssl = tls._ssl  # noqa: SLF001
-    if data:
-        tls.bio_write(data)
+    if data and (taken := _lib.BIO_write(tls._into_ssl, data, len(data))) != len(data):  # noqa: SLF001
+        tls._handle_bio_errors(tls._into_ssl, taken)  # noqa: SLF001
+        raise SSL.Error("the buffer of a connection takes no more")
     while (size := _lib.SSL_read(ssl, _BUFFER, _SIZE)) > 0:
         plain.append(_VIEW[:size])
     if _lib.SSL_get_error(ssl, size) != _lib.SSL_ERROR_WANT_READ:
@@ -133,7 +135,14 @@ def _read(tls: Any, data: bytes, plain: list[bytes]) -> None:
 
 def _write(tls: Any, data: bytes) -> None:
     """Encrypt `data`; as in mitmproxy, what a peer closed its side for is dropped."""
+    ssl = tls._ssl  # noqa: SLF001
+    # One record, and so one call. pyOpenSSL's own call is for any size, and makes a view of the data first.
+    if 0 < len(data) <= _RECORD and (written := _lib.SSL_write(ssl, data, len(data))) == len(data):
+        return
     with contextlib.suppress(SSL.ZeroReturnError, SSL.SysCallError):
+        if 0 < len(data) <= _RECORD:
+            tls._raise_ssl_error(ssl, written)  # noqa: SLF001
+            raise SSL.Error("a record was written in part")
         tls.sendall(data)
 
 

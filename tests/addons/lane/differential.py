@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.addons.lane.scripted import Exchange, Proxy, ScriptedServer, Seen, neutral, play
+from tests.addons.lane.scripted import Exchange, Pool, Proxy, ScriptedServer, Seen, neutral, play
 from tests.support.harness import Certificates, Interlock, start_interlock
 from tests.support.timeouts import PATIENCE
 
@@ -27,11 +27,12 @@ rules:
     tools: [read_file]
     when: {all: [{arg: path, path_under: [/etc]}]}
   - {id: scrub, action: redact, tools: ["*"], on: [arguments, result], detectors: [secrets]}
+egress: {default: allow, loopback: allow, secrets: deny}
 """
 AT_ONCE = 24
 SETTLE = 0.5
 """By then a call whose client is gone has reached the server, or never will."""
-RECORDED = ("kind", "decision", "reason", "rule", "tool", "outcome", "result_size")
+RECORDED = ("kind", "decision", "reason", "rule", "tool", "outcome", "result_size", "session", "revision")
 _CASE = re.compile(r"case-[0-9]+")
 _COUNTER = re.compile(r"^interlock_lane_calls_total ([0-9.]+)", re.MULTILINE)
 
@@ -70,32 +71,39 @@ def started_pair(folder: Path, certificates: Certificates) -> Iterator[Pair]:
         yield Pair(*both)
 
 
-async def play_all(exchanges: Iterable[Exchange], pair: Pair, server: ScriptedServer) -> dict[str, tuple[Seen, Seen]]:
+async def play_all(
+    exchanges: Iterable[Exchange], pair: Pair, server: ScriptedServer, at_once: int = AT_ONCE
+) -> dict[str, tuple[Seen, Seen]]:
     """Play every exchange through both proxies; return what came of each."""
     results: dict[str, tuple[Seen, Seen]] = {}
-    limit = asyncio.Semaphore(AT_ONCE)
+    limit = asyncio.Semaphore(at_once)
+    pools: tuple[Pool, Pool] = {}, {}
 
     async def one(exchange: Exchange) -> None:
         async with limit:
             results[exchange.name] = (
-                await _through(exchange, pair.lane, server),
-                await _through(exchange, pair.layers, server),
+                await _through(exchange, pair.lane, server, pools[0]),
+                await _through(exchange, pair.layers, server, pools[1]),
             )
 
-    await asyncio.gather(*map(one, exchanges))
+    try:
+        await asyncio.gather(*map(one, exchanges))
+    finally:
+        for connection in (each for pool in pools for kept in pool.values() for each in kept):
+            connection.writer.transport.abort()
     return results
 
 
 async def compare(
-    exchanges: Sequence[Exchange], pair: Pair, server: ScriptedServer, tries: int = 3
+    exchanges: Sequence[Exchange], pair: Pair, server: ScriptedServer, tries: int = 3, at_once: int = AT_ONCE
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Return the differences that stay, and those that were there once: on a busy machine, an answer may be late."""
     once: dict[str, str] = {}
     stay: dict[str, str] = {}
-    left = list(exchanges)
-    for _ in range(tries):
-        results = await play_all(left, pair, server)
-        await asyncio.to_thread(add_events, results, pair)
+    left, earlier = list(exchanges), set[str]()
+    for attempt in range(tries):
+        results = await play_all(left, pair, server, at_once if not attempt else min(at_once, AT_ONCE))
+        earlier |= await asyncio.to_thread(add_events, results, pair, earlier)
         stay = differences(results)
         once |= stay
         left = [exchange for exchange in left if exchange.name in stay]
@@ -104,38 +112,40 @@ async def compare(
     return stay, once
 
 
-async def _through(exchange: Exchange, interlock: Interlock, server: ScriptedServer) -> Seen:
+async def _through(exchange: Exchange, interlock: Interlock, server: ScriptedServer, pool: Pool) -> Seen:
     cases = [case.encode() for case in _CASE.findall(exchange.name)]
     for case in cases:
         server.scripts[case] = exchange.answers
         server.got.pop(case, None)
-    seen = await play(exchange, Proxy(interlock.port, interlock.ca_file), server)
+    seen = await play(exchange, Proxy(interlock.port, interlock.ca_file), server, pool)
     if seen.gone:
         await asyncio.sleep(SETTLE)
     seen.forwarded = [got for case in cases for got in server.got.pop(case, [])]
     return seen
 
 
-def add_events(results: dict[str, tuple[Seen, Seen]], pair: Pair) -> None:
-    """Add what each proxy recorded of each exchange."""
+def add_events(results: dict[str, tuple[Seen, Seen]], pair: Pair, earlier: set[str]) -> set[str]:
+    """Add what each proxy recorded of each exchange, without the calls of an earlier try; return the calls."""
+    all_calls: set[str] = set()
     for which, interlock in enumerate((pair.lane, pair.layers)):
         by_case: dict[str, list[tuple[object, ...]]] = defaultdict(list)
         calls: dict[str, str] = {}
         for event in interlock.events():
             found = _CASE.search(json.dumps(event.get("arguments") or {}))
-            if found and event.get("call_id"):
+            if found and event.get("call_id") and event["call_id"] not in earlier:
                 calls[event["call_id"]] = found[0]
+        all_calls |= calls.keys()
         for event in interlock.events():
             case = calls.get(event.get("call_id") or "")
             if case:
                 masked = sorted(str(each.get("detector")) for each in event.get("redactions") or [])
                 shown = (event.get(name) for name in RECORDED)
-                by_case[case].append((*shown, tuple(masked)))
+                trace = (event.get("detail") or {}).get("traceparent")
+                by_case[case].append((*shown, trace, tuple(masked)))
         for name, both in results.items():
             for case in _CASE.findall(name)[:1]:
-                both[which].events = sorted(
-                    set(by_case.get(case, [])), key=repr
-                )  # one that is tried again adds the same
+                both[which].events = sorted(set(by_case.get(case, [])), key=repr)
+    return all_calls
 
 
 def differences(results: dict[str, tuple[Seen, Seen]]) -> dict[str, str]:

@@ -50,13 +50,41 @@ MORE: dict[str, bytes] = {
     "a NUL": b"X-A: a\0b\r\n",
     "no blank": b"X-A:1\r\n",
     "two hosts": b"Host: 127.0.0.1\r\n",
-    "a session": b"Mcp-Session-Id: s-1\r\n",
+    "a session": b"Mcp-Session-Id: (case)\r\n",
     "a lying method": b"Mcp-Method: ping\r\n",
     "credentials": b"Proxy-Authorization: Basic Ym90OnRva2Vu\r\n",
     "a secret": b"X-Token: %s\r\n" % SECRET.encode(),
     "a blank before the colon": b"X-A : 1\r\n",
     "latin": b"X-A: caf\xe9\r\n",
 }
+
+
+TRACE = b"traceparent: 00-%s-b7ad6b7169203331-01\r\n"
+SEEN, NEW = TRACE % (b"0af7651916cd43dd8448eb211c80319c"), TRACE % (b"4bf92f3577b34da6a3ce929d0e0e4736")
+SESSION = b"Mcp-Session-Id: %s\r\nmcp-protocol-version: %s\r\n"
+VARIED: dict[str, tuple[bytes, bytes]] = {
+    "a trace": (SEEN, NEW),
+    "a trace twice": (SEEN, SEEN + NEW),
+    "no trace any more": (SEEN, b""),
+    "a secret for a trace": (SEEN, b"traceparent: %s\r\n" % SECRET.encode()),
+    "an odd trace": (SEEN, b"traceparent: 00-x\r\n"),
+    "an empty trace": (SEEN, b"traceparent: \r\n"),
+    "a folded trace": (SEEN, NEW.replace(b"-01", b"\r\n -01")),
+    "a state with blanks": (b"tracestate: a=1\r\n", b"tracestate: a=1, b=2\r\n"),
+    "a secret in baggage": (b"baggage: a=1\r\n", b"baggage: a=%s\r\n" % SECRET.encode()),
+    "latin in baggage": (b"baggage: a=1\r\n", b"baggage: a=caf\xe9\r\n"),
+    "another session": (SESSION % (b"(case)", b"2025-06-18"), SESSION % (b"two-(case)", b"2025-06-18")),
+    "another revision": (SESSION % (b"(case)", b"2025-06-18"), SESSION % (b"(case)", b"2025-11-25")),
+    "a session twice": (SESSION % (b"(case)", b"1"), SESSION % (b"(case)", b"1") + b"mcp-session-id: two-(case)\r\n"),
+    "a request's number": (b"X-Request-Id: 1\r\n", b"X-Request-Id: 2\r\n"),
+    "a name that lies": (b"Mcp-Name: echo\r\n", b"Mcp-Name: danger\r\n"),
+    "a method that lies": (b"Mcp-Method: tools/call\r\n", b"Mcp-Method: ping\r\n"),
+    "a parameter": (b"Mcp-Param-A: 1\r\n", b"Mcp-Param-A: 2\r\n"),
+    "a place in a stream": (b"Last-Event-ID: 1\r\n", b"Last-Event-ID: 2\r\n"),
+    "a line within": (b"X-Request-Id: 1\r\n", b"X-Request-Id: 2\nX-A: 1\r\n"),
+    "a NUL within": (b"X-Request-Id: 1\r\n", b"X-Request-Id: 2\0\r\n"),
+}
+"""Fields of the calls that open a lane, and of the one that follows."""
 
 
 def chunked(*parts: bytes, extension: bytes = b"", trailers: bytes = b"") -> bytes:
@@ -152,7 +180,12 @@ def pieces(data: bytes, cuts: list[int]) -> tuple[bytes, ...]:
 def request(case: str, host: str, body: bytes, more: bytes = b"", *, plain: bool = False) -> bytes:
     """Return a request with the head that the lane knows, or with `more` in it."""
     target = b"http://%s/mcp" % host.encode() if plain else b"/mcp"
-    return head_for(host, len(body), more, target=target) + body
+    return head_for(host, len(body), of_case(more, case), target=target) + body
+
+
+def of_case(fields: bytes, case: str) -> bytes:
+    """Return fields with a session of the case's own: of two calls with one id in one session, one is refused."""
+    return fields.replace(b"(case)", case.replace("case", "session").encode())
 
 
 def written(host: str, plain_host: str) -> Iterator[Exchange]:
@@ -170,6 +203,9 @@ def written(host: str, plain_host: str) -> Iterator[Exchange]:
     for name, more in MORE.items():
         case = next_case()
         yield Exchange(f"{case} head: {name}", (request(case, host, call(case), more),))
+    for name, (warm, more) in VARIED.items():
+        case = next_case()
+        yield Exchange(f"{case} varied: {name}", (request(case, host, call(case), more),), warm=of_case(warm, case))
     for name, answers in ANSWERS.items():
         case = next_case()
         yield Exchange(f"{case} answer: {name}", (request(case, host, call(case)),), answers)
@@ -207,6 +243,14 @@ def _in_pieces(next_case: Callable[[], str], host: str) -> Iterator[Exchange]:
     yield Exchange(f"{case} half a body, then gone", (request(case, host, call(case))[:-20], CLOSE))
 
 
+# What ends a connection, or brings more or less than one whole answer, is waited for.
+ODD = frozenset({
+    *("the end", "an expectation", "an upgrade", "a second length", "chunked too", "a raw request line within"),
+    *("empty", "more than asked for", "an interim answer", "two lengths", "length and chunks", "no HTTP", "HTTP/1.0"),
+    *("said to be closed", "bare line feeds", "events with a broken chunk"),
+})  # fmt: skip
+
+
 def made_up(count: int, seed: int, host: str, plain_host: str, first: int = 0) -> Iterator[Exchange]:
     """Return `count` exchanges drawn from all of the above, cut and broken at random, numbered from `first` on."""
     source = random.Random(seed)
@@ -215,19 +259,25 @@ def made_up(count: int, seed: int, host: str, plain_host: str, first: int = 0) -
         plain = source.random() < 0.3
         name = source.choice(list(BODIES)) if source.random() < 0.5 else "allowed"
         more = source.choice(list(MORE)) if source.random() < 0.3 else "the same"
-        sent = request(case, plain_host if plain else host, BODIES[name](case), MORE[more], plain=plain)
-        sent = _mangled(source, sent) if source.random() < 0.2 else sent
+        varied = source.choice(list(VARIED)) if source.random() < 0.3 else None
+        warm, fields = VARIED[varied] if varied is not None else (b"", b"")
+        host_of_it = plain_host if plain else host
+        sent = request(case, host_of_it, BODIES[name](case), fields + MORE[more], plain=plain)
         answer = source.choice(list(ANSWERS))
         whole = b"".join(ANSWERS[answer])
         answers = pieces(whole, [source.randrange(len(whole) + 1) for _ in range(source.choice((0, 1, 3)))])
+        simple = ODD.isdisjoint({name, more, answer}) and CLOSE not in ANSWERS[answer]
+        if source.random() < 0.2:
+            sent, simple = _mangled(source, sent), False
         if source.random() < 0.15:
-            answers = pieces(_mangled(source, whole), [])
+            answers, simple = pieces(_mangled(source, whole), []), False
         if CLOSE in ANSWERS[answer] or source.random() < 0.1:
-            answers += (CLOSE,)
+            answers, simple = (*answers, CLOSE), False
         asks = pieces(sent, [source.randrange(len(sent)) for _ in range(source.choice((0, 0, 1, 2)))])
         if source.random() < 0.05:
-            asks += (CLOSE,)
-        yield Exchange(f"{case} {name}, {more}, {answer}", asks, answers, plain)
+            asks, simple = (*asks, CLOSE), False
+        title = f"{case} {name}, {varied or 'no other value'}, {more}, {answer}"
+        yield Exchange(title, asks, answers, plain, of_case(warm, case), simple)
 
 
 def _mangled(source: random.Random, data: bytes) -> bytes:

@@ -39,6 +39,10 @@ class Exchange:
     answers: tuple[bytes, ...] = ()
     plain: bool = False
     """Whether the request goes to the proxy without TLS, in absolute form."""
+    warm: bytes = b""
+    """Fields that the calls which open the lane have, too."""
+    simple: bool = False
+    """Whether one whole answer is all that comes; the connection serves again then, where it may."""
 
 
 @dataclass
@@ -147,21 +151,61 @@ class Proxy:
     ca_file: Path
 
 
-async def play(exchange: Exchange, proxy: Proxy, server: ScriptedServer) -> Seen:
-    """Open a lane, and play one exchange on its connection."""
+@dataclass
+class Connection:
+    """A connection through a proxy."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    known: set[bytes] = field(default_factory=set)
+    """The fields of calls that have opened a lane on it."""
+
+
+type Pool = dict[bool, list[Connection]]
+"""Connections that serve again, without TLS and with it."""
+
+
+async def play(exchange: Exchange, proxy: Proxy, server: ScriptedServer, pool: Pool | None = None) -> Seen:
+    """Play one exchange on a connection whose lane is open."""
     host = f"127.0.0.1:{server.ports[1 if exchange.plain else 0]}"
-    reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+    connection = await _connected(exchange, proxy, host, pool)
+    keep = False
     try:
-        if not exchange.plain:
-            await _tunnel(reader, writer, host, proxy.ca_file)
-        target = b"http://%s/mcp" % host.encode() if exchange.plain else b"/mcp"
-        for number in range(WARM_UP):
-            body = call(f"warm-{number}")
-            writer.write(head_for(host, len(body), target=target) + body)
-            await _one_answer(reader)
-        return await _exchange(exchange, reader, writer)
+        seen = await _exchange(exchange, connection.reader, connection.writer)
+        keep = pool is not None and exchange.simple and is_whole(seen.answer) and not seen.closed
     finally:
-        writer.transport.abort()
+        if keep and pool is not None:
+            pool.setdefault(exchange.plain, []).append(connection)
+        else:
+            connection.writer.transport.abort()
+    return seen
+
+
+async def _connected(exchange: Exchange, proxy: Proxy, host: str, pool: Pool | None) -> Connection:
+    """Return a connection with an open lane: one that served before and still does, or a new one."""
+    while pool is not None and pool.get(exchange.plain):
+        connection = pool[exchange.plain].pop()
+        try:
+            await _warm_up(exchange, connection, host)
+        except (OSError, asyncio.IncompleteReadError):
+            connection.writer.transport.abort()
+        else:
+            return connection
+    reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+    if not exchange.plain:
+        await _tunnel(reader, writer, host, proxy.ca_file)
+    connection = Connection(reader, writer)
+    await _warm_up(exchange, connection, host)
+    return connection
+
+
+async def _warm_up(exchange: Exchange, connection: Connection, host: str) -> None:
+    target = b"http://%s/mcp" % host.encode() if exchange.plain else b"/mcp"
+    for number in range(1 if exchange.warm in connection.known else WARM_UP):
+        body = call(f"warm-{number}")
+        connection.writer.write(head_for(host, len(body), exchange.warm, target=target) + body)
+        await _one_answer(connection.reader)
+    connection.known.add(exchange.warm)
 
 
 async def _tunnel(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str, ca_file: Path) -> None:
@@ -174,7 +218,7 @@ async def _tunnel(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, ho
 
 
 async def _one_answer(reader: asyncio.StreamReader) -> None:
-    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 60)
     length = _LENGTH.search(head)
     assert length, head
     await reader.readexactly(int(length[1]))
@@ -190,7 +234,7 @@ async def _exchange(exchange: Exchange, reader: asyncio.StreamReader, writer: as
             writer.write(piece)
             await writer.drain()
             await asyncio.sleep(0.002)
-        while not seen.closed:
+        while not seen.closed and not (exchange.simple and is_whole(seen.answer)):
             data = await asyncio.wait_for(reader.read(1 << 16), QUIET if seen.answer else SILENT)
             seen.closed = not data
             seen.answer += data
@@ -199,3 +243,12 @@ async def _exchange(exchange: Exchange, reader: asyncio.StreamReader, writer: as
     except OSError:
         seen.reset = True
     return seen
+
+
+def is_whole(answer: bytes) -> bool:
+    """Return whether bytes are one response to its end, and no more."""
+    head, end, body = answer.partition(b"\r\n\r\n")
+    length = _LENGTH.search(head)
+    if not end or b" 1" in head[:10]:
+        return False
+    return len(body) == int(length[1]) if length else b"chunked" in head.lower() and body.endswith(b"0\r\n\r\n")

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from addons.lane.chunks import MAX_LINE, ChunkReader
+from tests.addons.lane.grammar import compare_chunks
 
 
 def read(pieces: Sequence[bytes]) -> tuple[bytes, ChunkReader]:
@@ -19,7 +20,7 @@ def read(pieces: Sequence[bytes]) -> tuple[bytes, ChunkReader]:
 
 @given(
     parts=st.lists(st.binary(min_size=1, max_size=40), max_size=6),
-    extension=st.sampled_from([b"", b";a=b", b" ; a"]),
+    extension=st.sampled_from([b"", b";a=b", b"; a"]),
     trailers=st.sampled_from([b"", b"X: 1\r\n", b"X: 1\r\nY: 2\r\n"]),
     cuts=st.lists(st.integers(0, 400), max_size=8),
 )
@@ -52,3 +53,16 @@ def test_what_is_no_chunk_is_broken_and_what_came_before_it_counts(odd: bytes) -
 def test_trailers_are_bounded() -> None:
     _, reader = read([b"0\r\nX: " + b"y" * (2 * MAX_LINE)])
     assert reader.broken
+
+
+def test_a_body_that_ends_is_the_one_that_the_layers_read() -> None:
+    assert compare_chunks(3_000, 1) > 1_000
+
+
+@pytest.mark.parametrize(
+    "end", [b"0\r\nX\0: 1\r\n\r\n", b"0\r\nno field\r\n\r\n", b"0\r\n x: 1\r\n\r\n", b"0 ;a\r\n\r\n"]
+)
+def test_lines_after_the_last_chunk_that_are_no_trailers_break_the_body(end: bytes) -> None:
+    reader = ChunkReader()
+    assert reader.feed(b"1\r\na\r\n" + end) == b"a"
+    assert (reader.ended, reader.broken) == (False, True)

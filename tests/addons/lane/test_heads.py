@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from addons.lane.heads import HEAD_BYTES, ResponseHead, is_plain_request, read_response, request_key, with_length
+from addons.lane.heads import (
+    HEAD_BYTES,
+    ResponseHead,
+    head_template,
+    is_plain_request,
+    read_response,
+    request_key,
+    with_length,
+)
+from tests.addons.lane.grammar import compare_requests, compare_responses
 
 PLAIN = b"POST /mcp HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 12\r\n\r\n"
 
@@ -14,7 +23,71 @@ def test_a_plain_head_is_taken_and_split_at_its_length() -> None:
     assert is_plain_request(PLAIN.replace(b"/mcp", b"http://a:80/mcp?x=1"))
     key = request_key(PLAIN)
     assert key is not None
-    assert (key.before + b"12" + key.after, key.length) == (PLAIN, 12)
+    assert (key.values, key.length) == ((), 12)
+    assert key == request_key(PLAIN.replace(b"12", b"13"))._replace(length=12)  # type: ignore[union-attr]
+
+
+VARIED = PLAIN.replace(
+    b"Host: a\r\n",
+    b"TraceParent: 00-1\r\nHost: a\r\nMcp-Session-Id: s-1\r\nbaggage: a=b, c=d\r\nX-Request-Id: 7\r\n",
+)
+NAMES = (b"traceparent", b"mcp-session-id", b"baggage", b"x-request-id")
+
+
+def test_heads_that_differ_in_values_of_known_fields_alone_have_one_key() -> None:
+    key = request_key(VARIED)
+    assert key is not None
+    assert key.names == NAMES
+    assert key.values == (b"00-1", b"s-1", b"a=b, c=d", b"7")
+    other = request_key(VARIED.replace(b"s-1", b"s-2").replace(b"a=b, c=d", b"x"))
+    assert other is not None
+    assert (other.fixed, other.values) == (key.fixed, (b"00-1", b"s-2", b"x", b"7"))
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        VARIED.replace(b"Host: a", b"Host: b"),
+        VARIED.replace(b"/mcp", b"/other"),
+        VARIED.replace(b"Mcp-Session-Id", b"mcp-session-id"),
+        VARIED.replace(b"s-1", b""),
+        VARIED.replace(b"s-1", b" s-1"),
+        VARIED.replace(b"s-1", b"s-1 "),
+        VARIED.replace(b"s-1", b"s  1"),
+        VARIED.replace(b"s-1", b"s\t1"),
+        VARIED.replace(b"s-1", b"s\x801"),
+        VARIED.replace(b"s-1", b"s\0"),
+        VARIED.replace(b"s-1", b"s\n1"),
+        VARIED.replace(b"s-1", b"s\r1"),
+        VARIED.replace(b"s-1", b"s\r\n 1"),
+        VARIED.replace(b"s-1", b"s\r\nX: 1"),
+        VARIED.replace(b"s-1", b"s\r\nMcp-Session-Id: s-2"),
+        VARIED.replace(b"s-1", b"s\r\nTransfer-Encoding: chunked"),
+        VARIED.replace(b"Mcp-Session-Id: s-1\r\n", b""),
+        VARIED.replace(b"X-Request-Id: 7\r\n", b"") + b"X-Request-Id: 7\r\n",
+    ],
+)
+def test_a_head_that_differs_otherwise_has_another_key(head: bytes) -> None:
+    one, other = request_key(VARIED), request_key(head)
+    assert one is not None
+    assert other is None or other.fixed != one.fixed
+
+
+def test_a_head_is_written_anew_with_other_values() -> None:
+    template = head_template(VARIED, NAMES)
+    assert template is not None
+    assert template.fill((b"00-1", b"s-1", b"a=b, c=d", b"7"), 12) == VARIED
+    # Another order than that of the head that came: the names say which value goes where.
+    turned = head_template(VARIED, (b"x-request-id", b"baggage", b"mcp-session-id", b"traceparent"))
+    assert turned is not None
+    assert turned.fill((b"8", b"y", b"s-9", b"00-2"), 3) == (
+        VARIED.replace(b"00-1", b"00-2").replace(b"s-1", b"s-9").replace(b"a=b, c=d", b"y").replace(b": 7", b": 8")
+    ).replace(b"12", b"3")
+
+
+@pytest.mark.parametrize("names", [NAMES[1:], (*NAMES, b"b3"), (*NAMES[1:], b"b3"), (*NAMES, NAMES[0])])
+def test_a_head_without_exactly_these_fields_is_not_written_anew(names: tuple[bytes, ...]) -> None:
+    assert head_template(VARIED, names) is None
 
 
 @pytest.mark.parametrize(
@@ -100,3 +173,8 @@ def test_a_new_length_takes_the_place_of_the_old_one_or_of_chunks() -> None:
     assert with_length(CHUNKED, 77) == (
         b"HTTP/1.1 200 OK\r\nContent-Type: Application/JSON\r\ncontent-length: 77\r\n\r\n"
     )
+
+
+def test_what_the_lane_takes_the_layers_read_the_same() -> None:
+    assert compare_requests(3_000, 1) > 300
+    assert compare_responses(3_000, 1) > 300

@@ -8,6 +8,7 @@ import pytest
 from mitmproxy.test.tflow import tflow
 
 from addons.flow_state import FlowState, forward_as_json, head
+from addons.lane.heads import request_key
 from addons.lane.template import Lesson, lesson_of, with_forwarded
 from tests.support.gate_fixture import CONTEXT
 
@@ -32,11 +33,39 @@ def learn(raw: bytes = RAW, transport: str = "http") -> Lesson | None:
 def test_a_plain_request_teaches_its_head_and_what_is_forwarded() -> None:
     lesson = learn()
     assert lesson is not None
-    assert lesson.key[0] + b"2" + lesson.key[1] == RAW
-    forwarded = lesson.before + b"2" + lesson.after
+    assert lesson.key == request_key(RAW)
+    forwarded = lesson.forwarded.fill((), 2)
     assert forwarded == RAW.replace(b"\r\n\r\n", b"\r\naccept-encoding: identity\r\n\r\n")
     assert lesson.credentials == ["Basic x"]
-    assert ("accept-encoding", "identity") not in list(lesson.head)  # the headers are those that came
+    assert ("accept-encoding", "identity") not in list(lesson.judged.head)  # the headers are those that came
+
+
+VARIED = RAW.replace(
+    b"content-length",
+    b"Mcp-Session-Id: s-1\r\nmcp-protocol-version: 2025-06-18\r\ntraceparent: 00-1\r\n"
+    b"x-request-id: 7\r\ncontent-length",
+)
+
+
+def test_the_gate_reads_the_values_of_the_call_and_not_those_of_the_lesson() -> None:
+    lesson = learn(VARIED)
+    assert lesson is not None
+    assert lesson.with_values(lesson.key.values) is lesson.judged
+    new = (b"s-2", b"2025-11-25", b"00-2", b"8")
+    context, read = lesson.with_values(new)
+    assert (context.session, context.revision, context.traceparent) == ("s-2", "2025-11-25", "00-2")
+    assert replace(context, session=HTTP.session, revision=HTTP.revision, traceparent=HTTP.traceparent) == HTTP
+    assert dict(read.mcp) == {"mcp-session-id": "s-2", "mcp-protocol-version": "2025-11-25"}
+    assert dict(read)["x-request-id"] == "8"
+    assert dict(read)["Mcp-Session-Id"] == "s-2"
+    assert b"Mcp-Session-Id: s-2\r\n" in lesson.forwarded.fill(new, 2)
+
+
+@pytest.mark.parametrize(
+    "more", [b"TRACEPARENT: 00-2\r\n", b"traceparent: \r\n", b"x-request-id: a  b\r\n", b"Mcp-Session-Id: s-1\r\n"]
+)
+def test_a_field_that_stands_twice_teaches_nothing(more: bytes) -> None:
+    assert learn(VARIED.replace(b"content-length", more + b"content-length")) is None
 
 
 @pytest.mark.parametrize(
