@@ -16,6 +16,7 @@ from proxy.config import Settings, load_settings
 from proxy.core.ids import new_id
 from proxy.core.model import Context, Principal
 from proxy.errors import ConfigError, StartError, TracingError
+from proxy.gate.behaviour import Behaviour
 from proxy.policy.home import own_home
 from proxy.runtime.wiring import Components, preload
 from proxy.sandbox.process_reaper import kill_descendants, set_subreaper
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from proxy.commands.run_flags import RunFlags
 
 MAX_NAME = 200
+UNTRACED = "policy has rules on what it is observed to do; trace it, or take these rules out"
 type Say = Callable[[str], None]
 
 
@@ -110,6 +112,10 @@ async def _serve(settings: Settings, context: Context, launch: Launch, strace: s
         preloaded=preloaded,
         console=run_file.console_url(settings.state_dir),
     )
+    if strace is None and preloaded.policy.current().observed.holds_answers(context.server):
+        await components.close()
+        say(f"interlock run: {context.server!r} is not traced, and {UNTRACED}")
+        return 1
     channel = watch = None
     if strace is not None:
         channel = TracePipe()
@@ -129,6 +135,9 @@ async def _serve(settings: Settings, context: Context, launch: Launch, strace: s
         stop_seconds=settings.drain_timeout,
         watch=watch,
         say=say,
+    )
+    runner.behaviour = Behaviour(
+        components.gate, context, lambda: components.policy.current().observed, runner.end_server
     )
     components.halt_watcher.on_cut = runner.cut
     watching = asyncio.create_task(components.watch())

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from proxy.trace.arguments import descriptor, split_arguments
 from proxy.trace.capability import Capability, Observation
-from proxy.trace.normalise import COPIERS, WRITERS
+from proxy.trace.normalise import COPIERS, OPENERS, WRITERS
 from proxy.trace.strace import Event, Syscall
 
 if TYPE_CHECKING:
@@ -50,6 +50,11 @@ class Attribution:
     confidence: float = 1.0
     how: str = "alone"  # or argument, process, thread, author (of the response), order; window where none applied
     late: bool = False  # a process of the call did it after the response
+
+    @property
+    def guessed(self) -> bool:
+        """Whether nothing speaks for the first call more than for the others."""
+        return self.how in ("order", "window")
 
 
 class AttributedObservation(NamedTuple):
@@ -133,6 +138,24 @@ class Attributor:
             self._count(event)
         return self._release() if self._held else []
 
+    @property
+    def written(self) -> int:
+        """How many bytes the trace shows the server to have written to its stdout."""
+        return self._written
+
+    def release_before(self, end: int) -> list[AttributedObservation]:
+        """Return what was done before byte `end` of the server's output was written, which is about to be handled."""
+        return self._release(end)
+
+    def undecided(self) -> Iterator[AttributedObservation]:
+        """Yield what only candidates are known of so far."""
+        return iter(self._undecided)
+
+    def reads_output(self, call: Syscall) -> bool:
+        """Return whether a call opens the server's stdout for reading: then bytes may be lost that were counted."""
+        opens = call.name in OPENERS and self._pipe in call.rest
+        return opens and "O_WRONLY" not in call.arguments and "O_PATH" not in call.arguments
+
     def flush(self, before: float = float("inf")) -> list[AttributedObservation]:
         """Return what has been held back since `before`, attributed as well as it can be."""
         old = [written for seen, written in self._held if seen.time < before]
@@ -160,13 +183,13 @@ class Attributor:
             self._written += call.value  # what was really written: a partial write returns less than it was given
             self._written_by.append((self._written, call.pid))
 
-    def _release(self) -> list[AttributedObservation]:
+    def _release(self, end: int = 0) -> list[AttributedObservation]:
         # strace's lines can arrive before the response that the server wrote earlier has been read and matched to
         # its call. Until our count of its output has caught up, the window of a call is not known.
         ready: list[AttributedObservation] = []
         while self._held:
             seen, written = self._held[0]
-            known = written <= self._seen and self._first_read is not None
+            known = (written <= self._seen or written < end) and self._first_read is not None
             if not known and len(self._held) <= MAX_HELD:
                 break
             self._held.popleft()

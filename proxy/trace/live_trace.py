@@ -21,7 +21,7 @@ import structlog
 from proxy.trace.attribute import AttributedObservation, Attributor
 from proxy.trace.normalise import EVERYBODY, Normaliser
 from proxy.trace.observation_log import ObservationLog
-from proxy.trace.strace import Syscall, TraceReader
+from proxy.trace.strace import Syscall, TraceReader, Unparsed
 from proxy.trace.tamper_guard import attacks_watcher, find_tracer, modifies, tracer_state
 
 if TYPE_CHECKING:
@@ -29,9 +29,12 @@ if TYPE_CHECKING:
 
     from proxy.core.model import InFlightCall, JsonObject, Message
     from proxy.sandbox.server_process import ServerProcess
+    from proxy.trace.attribute import Attribution
+    from proxy.trace.capability import Observation
     from proxy.trace.tracer import TracePipe
 
     type Report = Callable[[InFlightCall | None, JsonObject], None]
+    type Judge = Callable[[Observation, Attribution, Sequence[InFlightCall]], None]
 
 log = structlog.get_logger("interlock.trace")
 
@@ -41,6 +44,8 @@ PAUSE_SECONDS = 0.02
 FLUSH_SECONDS = 10.0
 HELD_SECONDS = 1.0
 FIRST_READ_SECONDS = 0.002
+# An answer whose trace does not come within this is not passed on, where rules ask what was done before it.
+SETTLE_SECONDS = 5.0
 # What is left of the trace when a server has ended comes within this.
 DRAIN_SECONDS = 2.0
 DRAIN_STEP = 0.005
@@ -53,7 +58,13 @@ MAX_EVIDENCE = 240
 class LiveTrace:
     """One server's trace. `report` receives what was observed, with its call or None."""
 
-    def __init__(self, channel: TracePipe, report: Report, own: Sequence[Path] = ()) -> None:
+    def __init__(
+        self,
+        channel: TracePipe,
+        report: Report,
+        own: Sequence[Path] = (),
+        settle_seconds: float = SETTLE_SECONDS,
+    ) -> None:
         # The files that no server may write: the state folder with log, pins and keys, and the policy.
         self._own = tuple(str(each.resolve()) for each in own)
         self._channel = channel
@@ -75,6 +86,10 @@ class LiveTrace:
         self._pausing: asyncio.TimerHandle | None = None
         self.started = False  # whether the server's program was executed; else `start_error` says why not
         self.start_error: str | None = None
+        self.judge: Judge | None = None  # receives everything observed, with the calls that it may belong to
+        self._settle_seconds = settle_seconds
+        self._awaited: tuple[int, asyncio.Future[None]] | None = None  # the output whose trace somebody waits for
+        self.doubt: str | None = None  # why nobody can know any more what the server did before it wrote something
         self._ticks: tuple[asyncio.Task[None], ...] = ()
         self._reaper = self._tracer = 0
         self._guards: frozenset[int] = frozenset({os.getpid(), -os.getpgrp(), EVERYBODY})
@@ -109,6 +124,43 @@ class LiveTrace:
             self._attributor.call_ended(call_id, start, now)
         self._take(self._attributor.output_read(end, now))
 
+    async def settle(self, end: int) -> bool:
+        """Return once everything is judged that the server did before it wrote byte `end` of its output.
+
+        False where that cannot be known, or not in time. A thread runs on after a traced system call only once strace
+        has written its line, so what could have had an influence on an answer is in the trace before the system call
+        that wrote the answer. Its line is what this waits for.
+        """
+        assert self._attributor is not None
+        if self._attributor.awaits_first_read and self._open:
+            self._attributor.reading_began(time.time())
+        if self.doubt is None and self._attributor.written < end and not self._drained:
+            await self._wait_for(end)
+        if self._attributor.written < end:
+            self.doubt = self.doubt or "the trace does not show that the server wrote what it wrote"
+        if self.doubt is not None:
+            return False
+        self._take(self._attributor.release_before(end))
+        for each in self._attributor.undecided() if self.judge is not None else ():
+            self._judge(each)
+        return self.doubt is None
+
+    async def _wait_for(self, end: int) -> None:
+        loop = asyncio.get_running_loop()
+        awaited = loop.create_future()
+        self._awaited = end, awaited
+        timer = loop.call_later(self._settle_seconds, _finish, awaited)
+        try:
+            if self._pausing is not None:
+                self._pausing.cancel()
+                self._pausing = None
+                self._listen()
+            self._readable()
+            await awaited
+        finally:
+            timer.cancel()
+            self._awaited = None
+
     async def end(self) -> None:
         """Read the rest of the trace of a server that has ended, and record it."""
         self._stop()
@@ -125,6 +177,7 @@ class LiveTrace:
         self._channel.close()
 
     def _listen(self) -> None:
+        self._pausing = None
         asyncio.get_running_loop().add_reader(self._channel.descriptor, self._readable)
 
     def _stop(self) -> None:
@@ -145,9 +198,7 @@ class LiveTrace:
             if data:
                 self._progress = True
                 self._take_lines(data)
-                if len(data) < PIECE and not self._stopped:
-                    loop.remove_reader(self._channel.descriptor)
-                    self._pausing = loop.call_later(PAUSE_SECONDS, self._listen)
+                self._pause_reading(len(data) < PIECE)
                 return
         except BlockingIOError:
             return
@@ -158,6 +209,21 @@ class LiveTrace:
         self._reader.unparsed += bool(self._rest)
         self._drained = True
         self.ended.set()
+        if self._awaited is not None:
+            _finish(self._awaited[1])
+
+    def _pause_reading(self, empty: bool) -> None:  # noqa: FBT001  its caller names it
+        """Let lines gather in the pipe, unless somebody waits for one of them."""
+        if self._awaited is not None:
+            end, awaited = self._awaited
+            assert self._attributor is not None
+            if self._attributor.written < end:
+                return
+            _finish(awaited)
+        if empty and not self._stopped and self._pausing is None:
+            loop = asyncio.get_running_loop()
+            loop.remove_reader(self._channel.descriptor)
+            self._pausing = loop.call_later(PAUSE_SECONDS, self._listen)
 
     def _take_lines(self, data: bytes) -> None:
         assert self._attributor is not None
@@ -177,6 +243,10 @@ class LiveTrace:
             for each in seen:
                 if attacks_watcher(each, self._guards) or modifies(each, self._own):
                     self._tampered(f"{each.action} {each.path}", each.line)
+            if type(event) is Syscall and "<pipe:" in event.rest and self._attributor.reads_output(event):
+                self.doubt = "the server opened its own stdout for reading"
+            elif type(event) is Unparsed:
+                self.doubt = "a line of the trace cannot be read"
             if seen or type(event) is Syscall:
                 self._take(self._attributor.take(event, seen))
 
@@ -203,11 +273,19 @@ class LiveTrace:
         """Log observations and record the calls that are complete. Every observation passes here."""
         assert self._attributor is not None
         for each in attributed:
+            if self.judge is not None:
+                self._judge(each)
             self._log.take(each)
             if each.attribution.phase != "startup":
                 self._record("startup")
         for call_id in self._attributor.take_closed():
             self._record(call_id)
+
+    def _judge(self, each: AttributedObservation) -> None:
+        assert self.judge is not None
+        seen, whose = each
+        calls = whose.calls if whose.guessed else whose.calls[:1]
+        self.judge(seen, whose, [self._calls[call_id] for call_id in calls if call_id in self._calls])
 
     def _record(self, name: str) -> None:
         record = self._log.close(name)
@@ -242,3 +320,8 @@ class LiveTrace:
             stopped = stopped + 1 if state == "stopped" else 0
             if state == "traced" or stopped >= STOPPED_LOOKS:
                 self._tampered(f"strace is {state}")
+
+
+def _finish(awaited: asyncio.Future[None]) -> None:
+    if not awaited.done():
+        awaited.set_result(None)

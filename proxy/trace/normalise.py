@@ -24,7 +24,7 @@ OPENERS = {"open": 0, "creat": 0, "openat": 1, "openat2": 1}
 WRITERS = frozenset({"write", "pwrite64", "writev", "pwritev", "pwritev2"})
 # Calls that change the file of a descriptor: their first argument, or for those that copy the one at this position.
 CHANGERS = ("ftruncate", "fallocate", "fchmod", "fchown", "fsetxattr")
-COPIERS = {"sendfile": 0, "copy_file_range": 2, "splice": 2}
+COPIERS = {"sendfile": 0, "copy_file_range": 2, "splice": 2, "tee": 1, "vmsplice": 0}
 # Calls that take paths: the effect, the path's position, and whether a folder's descriptor precedes it.
 PATHS: dict[str, tuple[tuple[Capability, str, int, bool], ...]] = {
     "unlink": ((Capability.FS_DELETE, "unlink", 0, False),),
