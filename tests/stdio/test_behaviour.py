@@ -13,7 +13,6 @@ import pytest
 from tests.stdio.test_runner import INITIALIZE
 from tests.support.stdio_harness import Run, start_run
 
-
 # A server whose one tool runs what it is given, and answers with what that said.
 OBEDIENT = """
 import ctypes, json, os, socket, subprocess, sys, threading
@@ -226,37 +225,42 @@ def test_tell_and_shadow_only_record(world: World) -> None:
     assert world.said(world.do(f"open({str(world.folder / 'shadowed')!r}, 'w').write('x'); said.append(1)")) == ["1"]
 
 
-def test_deny_ends_the_server_and_answers_the_call(tmp_path: Path) -> None:
-    with started(tmp_path) as world:
-        result = world.do(
-            "s = socket.socket(); s.connect_ex(('127.0.0.66', 9))\nimport time\nwhile True: time.sleep(1)"
-        )
-        assert reason(result) == ("observed_behaviour", "ends")
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> tuple[World, dict[str, Any], dict[str, Any]]:
+    """A server that was ended for what it did; with the answers of a withheld call, and of the one that ended it."""
+    with started(tmp_path_factory.mktemp("ended")) as world:
+        withheld = world.do(f"open({str(world.key)!r})")
+        world.do(f"open({str(world.folder / 'shadowed')!r}, 'w').write('x')")
+        last = world.do("s = socket.socket(); s.connect_ex(('127.0.0.66', 9))\nthreading.Event().wait()")
         assert world.run.receive() is None
         assert world.run.wait() != 0
-    events = [event for event in world.run.events() if event["kind"] == "behaviour_found"]
-    assert [(event["rule"], event["decision"], event["detail"]["action"]) for event in events] == [
-        ("ends", "deny", "deny")
-    ]
-    seen = events[0]["detail"]["seen"]
+    return world, withheld, last
+
+
+def test_deny_ends_the_server_and_answers_the_call(ended: tuple[World, dict[str, Any], dict[str, Any]]) -> None:
+    world, _, last = ended
+    assert reason(last) == ("observed_behaviour", "ends")
+    event = [event for event in world.run.events() if event["kind"] == "behaviour_found"][-1]
+    assert (event["rule"], event["decision"], event["detail"]["action"]) == ("ends", "deny", "deny")
+    seen = event["detail"]["seen"]
     assert (seen["act"], seen["host"], seen["port"]) == ("net.connect", "127.0.0.66", 9)
 
 
-def test_events_name_call_rule_and_act(tmp_path: Path) -> None:
-    with started(tmp_path) as world:
-        result = world.do(f"open({str(world.key)!r})")
-        world.do(f"open({str(world.folder / 'shadowed')!r}, 'w').write('x')")
-        assert world.run.end() == 0
-    found = [event for event in world.run.events() if event["kind"] == "behaviour_found"]
-    first, second = found
-    assert first["call_id"] == result["_meta"]["mcp-interlock/denial"]["audit_id"]
+def test_events_name_call_rule_and_act(ended: tuple[World, dict[str, Any], dict[str, Any]]) -> None:
+    world, withheld, _ = ended
+    first, second, _ = [event for event in world.run.events() if event["kind"] == "behaviour_found"]
+    assert first["call_id"] == withheld["_meta"]["mcp-interlock/denial"]["audit_id"]
     assert (first["rule"], first["reason"], first["decision"]) == ("no-keys", "observed_behaviour", "deny")
     assert first["detail"]["seen"] == {"act": "fs.read", "action": "open", "path": str(world.key)}
     assert "openat" in first["detail"]["evidence"]
     assert second["shadow_rules"] == ["shadowed"]
     assert not {"rule", "decision"} & second.keys()
-    ended = [event["outcome"] for event in world.run.events() if event["kind"] == "completed" and event["tool"]]
-    assert ended == ["withheld", "done"]
+    completed = [event for event in world.run.events() if event["kind"] == "completed"]
+    assert [event["outcome"] for event in completed if event["method"] == "tools/call"] == [
+        "withheld",
+        "done",
+        "withheld",
+    ]
 
 
 def test_a_server_that_reads_its_own_stdout_cannot_be_known_any_more(tmp_path: Path) -> None:
