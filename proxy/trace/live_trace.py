@@ -74,7 +74,7 @@ class LiveTrace:
         # The file behind our stderr is the server's too: its log lines there are no file access.
         with contextlib.suppress(OSError):
             inherited.add(os.fsencode(Path("/proc/self/fd/2").readlink()))
-        self._normaliser = Normaliser(os.fsencode(Path.cwd()), frozenset(inherited))
+        self._normaliser = Normaliser(os.fsencode(Path.cwd()), frozenset(inherited), forks=True)
         self._log = ObservationLog()
         self._attributor: Attributor | None = None
         self._calls: dict[str, InFlightCall] = {}
