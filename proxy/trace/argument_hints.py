@@ -35,6 +35,9 @@ class ArgumentHints:
         return max((len(text) for text in self.texts if text in touched and _is_whole(text, touched)), default=0)
 
 
+NONE = ArgumentHints()
+
+
 def hints_in(arguments: Any) -> ArgumentHints:
     """Return what to look for of a call's arguments."""
     texts, numbers = dict[str, None](), dict[str, None]()

@@ -11,7 +11,7 @@ from collections import Counter, OrderedDict, deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from proxy.trace.argument_hints import ArgumentHints, NumberPlaces, hints_in
+from proxy.trace.argument_hints import NONE, ArgumentHints, NumberPlaces, hints_in
 from proxy.trace.arguments import descriptor, split_arguments
 from proxy.trace.capability import Capability, Observation
 from proxy.trace.normalise import COPIERS, FORK, OPENERS, WRITERS
@@ -106,6 +106,7 @@ class Attributor:
         if method == LISTENING:
             return
         hints = hints_in(arguments)
+        _remember(self._hints, call_id, hints)
         alone = Attribution("call", (call_id,))
         self._requests += 1
         self._open[call_id] = _Call(call_id, method in OPENING, self._requests, time, hints, alone)
@@ -237,10 +238,9 @@ class Attributor:
                 return _first(call_id, guess.calls, confidence, "process")
         if (found := self._by_author(seen, guess)) is not guess:
             return found
-        known = [(call_id, self._hints[call_id]) for call_id in guess.calls if call_id in self._hints]
-        fitting = self._places.fitting(_touched(seen), [hints for _, hints in known])
+        fitting = self._places.fitting(_touched(seen), [self._hints.get(call_id, NONE) for call_id in guess.calls])
         if len(fitting) == 1:
-            return _first(known[fitting[0]][0], guess.calls, BY_NUMBER, "number")
+            return _first(guess.calls[fitting[0]], guess.calls, BY_NUMBER, "number")
         owner = self._targets.get(seen.target)
         return _first(owner, guess.calls, BY_TARGET, "target") if owner in guess.calls else guess
 
@@ -268,7 +268,6 @@ class Attributor:
             self._in_order = self._in_order and min(others) > call.number
         self._begun = True
         self._closed.append(call_id)
-        _remember(self._hints, call_id, call.hints)
         start = call.answer_start
         author = next(((pid, end) for end, pid in self._written_by if start is not None and end > start), None)
         if author is not None:
