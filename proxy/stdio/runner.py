@@ -15,7 +15,6 @@ from proxy.core.model import Call
 from proxy.gate.behaviour import denial_of
 from proxy.gate.halts import covers
 from proxy.sandbox.process_reaper import FORWARDED, NOT_EXECUTABLE, NOT_FOUND
-from proxy.sandbox.server_process import Launch, ServerProcess, start_server
 from proxy.stdio.session import Session
 from proxy.trace.observed_act import as_act
 from proxy.wire.stdio_lines import LineSplitter, TooLong
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from proxy.core.model import Context, InFlightCall, JsonObject
     from proxy.gate.behaviour import Behaviour
     from proxy.gate.gate import Gate
+    from proxy.sandbox.server_process import ServerProcess
     from proxy.stdio.pipes import DescriptorReader, DescriptorWriter
     from proxy.trace.attribute import Attribution
     from proxy.trace.capability import Observation
@@ -63,9 +63,9 @@ class StdioRunner:
     _notifying: asyncio.Task[None] | None = None
     _ending: asyncio.Task[None] | None = None
 
-    async def run(self, launch: Launch) -> int:
+    async def run(self, server: ServerProcess) -> int:
         """Serve until the server or the client ends; return the server's exit code."""
-        self._server = server = await start_server(launch)
+        self._server = server
         watch = self.watch
         on_request = watch.request_sent if watch else None
         self._session = session = Session(self.gate, self.context, self.outlet.write, server.write, on_request)

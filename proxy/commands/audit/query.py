@@ -217,7 +217,8 @@ def doubts(event: dict[str, Any]) -> Iterator[str]:
     for one in observations if isinstance(observations, list) else [detail]:
         if not isinstance(one, dict) or not isinstance(sure := one.get("confidence"), int | float) or sure >= 1:
             continue
-        seen = one.get("seen") if isinstance(one.get("seen"), dict) else one
+        inner = one.get("seen")
+        seen = inner if isinstance(inner, dict) else one
         target = seen.get("path") or seen.get("peer") or seen.get("name") or seen.get("host") or seen.get("argv") or ""
         others = [other for other in one.get("candidates") or () if other != event.get("call_id")]
         rest = f", or it was {', '.join(map(str, others[:SHOWN_IDS]))}" if others else ""
