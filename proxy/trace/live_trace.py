@@ -41,6 +41,9 @@ log = structlog.get_logger("interlock.trace")
 PIECE = 1 << 13
 # Lines are collected for so long: waking up for each would slow the calls down more than reading them does.
 PAUSE_SECONDS = 0.02
+# While a call is so young, its trace stays in the pipe as long as there is room: reading it would delay the answer.
+YOUNG_SECONDS = 0.25
+ROOM = 1 << 19
 FLUSH_SECONDS = 10.0
 HELD_SECONDS = 1.0
 FIRST_READ_SECONDS = 0.002
@@ -79,6 +82,7 @@ class LiveTrace:
         self._attributor: Attributor | None = None
         self._calls: dict[str, InFlightCall] = {}
         self._open: dict[str, InFlightCall] = {}
+        self._collecting = 0.0  # since when lines are left in the pipe
         self._rest = ""
         self._stdin = -1
         self._progress = False
@@ -153,7 +157,6 @@ class LiveTrace:
         try:
             if self._pausing is not None:
                 self._pausing.cancel()
-                self._pausing = None
                 self._listen()
             self._readable()
             await awaited
@@ -178,7 +181,38 @@ class LiveTrace:
 
     def _listen(self) -> None:
         self._pausing = None
-        asyncio.get_running_loop().add_reader(self._channel.descriptor, self._readable)
+        asyncio.get_running_loop().add_reader(self._channel.descriptor, self._lines_came)
+
+    def _lines_came(self) -> None:
+        """Begin to collect lines; the first ones, and those that somebody waits for, are read at once."""
+        if self._awaited is not None or not self.started:
+            self._readable()
+        else:
+            self._collect()
+
+    def _collect(self) -> None:
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._channel.descriptor)
+        self._collecting = loop.time()
+        self._pausing = loop.call_later(PAUSE_SECONDS, self._read_collected)
+
+    def _read_collected(self) -> None:
+        if self._may_wait():
+            self._pausing = asyncio.get_running_loop().call_later(PAUSE_SECONDS, self._read_collected)
+        else:
+            self._listen()
+            self._readable()
+
+    def _may_wait(self) -> bool:
+        """Return whether the lines may stay in the pipe, because a call is under way that was made a moment ago."""
+        # Never for long: what attacks us is in them too.
+        now = asyncio.get_running_loop().time()
+        if not self._open or now - self._collecting > YOUNG_SECONDS:
+            return False
+        unread = array("i", [0])
+        with contextlib.suppress(OSError):
+            ioctl(self._channel.descriptor, FIONREAD, unread)
+        return unread[0] < ROOM
 
     def _stop(self) -> None:
         asyncio.get_running_loop().remove_reader(self._channel.descriptor)
@@ -206,6 +240,8 @@ class LiveTrace:
             # A line that breaks us must not leave a server running unobserved: this ends the trace, and so the server.
             log.exception("the trace cannot be read", exc_info=error)
         loop.remove_reader(self._channel.descriptor)
+        if self._pausing is not None:
+            self._pausing.cancel()
         self._reader.unparsed += bool(self._rest)
         self._drained = True
         self.ended.set()
@@ -220,10 +256,8 @@ class LiveTrace:
             if self._attributor.written < end:
                 return
             _finish(awaited)
-        if empty and not self._stopped and self._pausing is None:
-            loop = asyncio.get_running_loop()
-            loop.remove_reader(self._channel.descriptor)
-            self._pausing = loop.call_later(PAUSE_SECONDS, self._listen)
+        if empty and self.started and not self._stopped and self._pausing is None:
+            self._collect()
 
     def _take_lines(self, data: bytes) -> None:
         assert self._attributor is not None
