@@ -127,8 +127,7 @@ def _reader_of(descriptor: int) -> Callable[[], bytes] | None:
     """Return what reads without waiting, and raises BlockingIOError where it would; None where nothing can."""
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISSOCK(mode):
-        peer = socket.socket(fileno=os.dup(descriptor))
-        return lambda: peer.recv(CHUNK, socket.MSG_DONTWAIT)
+        return lambda: _on_socket(descriptor, lambda peer: peer.recv(CHUNK, socket.MSG_DONTWAIT))
     if not stat.S_ISFIFO(mode) or not hasattr(os, "RWF_NOWAIT"):
         return None
     buffer = bytearray(CHUNK)
@@ -143,11 +142,19 @@ def _writer_of(descriptor: int) -> Callable[[memoryview], int] | None:
     """Return what writes without waiting, and raises BlockingIOError where it would; None where nothing can."""
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISSOCK(mode):
-        peer = socket.socket(fileno=os.dup(descriptor))
-        return lambda data: peer.send(data, socket.MSG_DONTWAIT)
+        return lambda data: _on_socket(descriptor, lambda peer: peer.send(data, socket.MSG_DONTWAIT))
     if not stat.S_ISFIFO(mode) or not hasattr(os, "RWF_NOWAIT"):
         return None
     return lambda data: os.pwritev(descriptor, [data], -1, os.RWF_NOWAIT)
+
+
+def _on_socket[T](descriptor: int, work: Callable[[socket.socket], T]) -> T:
+    """Do something with a socket's descriptor, which stays its owner's; the family does not count for that."""
+    peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=descriptor)
+    try:
+        return work(peer)
+    finally:
+        peer.detach()
 
 
 async def _until(descriptor: int, way: str) -> None:
