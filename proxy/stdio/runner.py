@@ -175,7 +175,7 @@ async def _hold(watch: LiveTrace | None, behaviour: Behaviour, end: int) -> None
     if watch is None:
         behaviour.bar_all("the server is not traced")
     elif not await watch.settle(end):
-        behaviour.bar_all(watch.doubt or "the trace has ended")
+        behaviour.bar_all(watch.doubt or "the trace of the answer did not come")
     behaviour.bar_owed()
 
 
