@@ -73,18 +73,29 @@ def plain(world: World) -> Iterator[Started]:
         yield server
 
 
-def run_interlock(trace: str) -> Callable[[World], contextlib.AbstractContextManager[Started]]:
+# Every answer waits for its trace.
+OBSERVED = """\
+version: 1
+rules:
+  - {id: keys, on: observed, action: withhold, acts: [fs.read], when: {arg: path, path_under: ["~/.ssh", "~/.aws"]}}
+"""
+
+
+def run_interlock(trace: str, observed: str = "") -> Callable[[World], contextlib.AbstractContextManager[Started]]:
     """Return `interlock run`, everything on, with tracing as said."""
 
     @contextlib.contextmanager
     def start(world: World) -> Iterator[Started]:
         if trace != "off" and shutil.which("strace") is None:
             raise StartError("strace is not installed")
-        folder = world.folder / f"stdio-{trace}"
-        policy = policies.write(folder / "policy.yaml", 100, redact=True)
+        name = f"stdio-{trace}{'-ruled' if observed else ''}"
+        folder = world.folder / name
+        policy = policies.write(folder / "policies" / "policy.yaml", 100, redact=True).parent
+        if observed:
+            (policy / "observed.yaml").write_text(observed)
         argv = [sys.executable, "-m", "proxy.cli", "run", "--state-dir", str(folder / "state")]
         argv += ["--policy", str(policy), "--trace", trace, "--", *SERVER]
-        with started(f"stdio-{trace}", argv, folder, pipes=True) as server:
+        with started(name, argv, folder, pipes=True) as server:
             yield server
 
     return start
@@ -108,6 +119,7 @@ WAYS = {
     "plain": plain,
     "run": run_interlock("off"),
     "traced": run_interlock("require"),
+    "traced, rules on what is observed": run_interlock("require", OBSERVED),
     "mcp-firewall": firewall,
 }
 

@@ -27,8 +27,16 @@ from tests.support.stdio_harness import run_command
 from tests.trace.recordings import AT_ONCE, MODES, load, play, truths
 
 FILES = 1000
-WAYS = ("plain", "off", "require")
+WAYS = ("plain", "off", "require", "rules")
 POLICY = "version: 1\ndefault: allow\nrules: []\n"
+# Rules that withhold: every answer waits for its trace.
+RULES = """\
+version: 1
+default: allow
+rules:
+  - {id: keys, on: observed, action: withhold, acts: [fs.read], when: {arg: path, path_under: ["~/.ssh", "~/.aws"]}}
+  - {id: out, on: observed, action: withhold, acts: [connect], when: {not: {arg: host, ip_class: [loopback]}}}
+"""
 INITIALIZE = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}}
 
 
@@ -95,14 +103,9 @@ def timed(work: Callable[[], None], count: int) -> list[float]:
 
 def measure_ways(command: list[str], folder: Path, rounds: int, calls: int) -> dict[str, dict[str, float]]:
     """Measure each way in turns, so that a busy minute of the machine is everybody's."""
-    policy = folder / "policy.yaml"
-    policy.write_text(POLICY)
     files = folder / "files"
     figures: dict[str, dict[str, list[float]]] = {way: {"echo": [], "many": [], "rate": []} for way in WAYS}
-    clients = {
-        way: Client(command if way == "plain" else run_command(folder / way, policy, command, "--trace", way))
-        for way in WAYS
-    }
+    clients = {way: Client(command if way == "plain" else _behind_run(way, folder, command)) for way in WAYS}
     for client in clients.values():
         for _ in range(20):
             client.call("echo", text="warm")
@@ -119,6 +122,13 @@ def measure_ways(command: list[str], folder: Path, rounds: int, calls: int) -> d
     for client in clients.values():
         client.close()
     return {way: summary(each) for way, each in figures.items()}
+
+
+def _behind_run(way: str, folder: Path, command: list[str]) -> list[str]:
+    """Return the command of a way: traced or not, and with rules on what is observed."""
+    policy = folder / f"{way}.yaml"
+    policy.write_text(RULES if way == "rules" else POLICY)
+    return run_command(folder / way, policy, command, "--trace", "require" if way == "rules" else way)
 
 
 def summary(each: dict[str, list[float]]) -> dict[str, float]:
@@ -140,6 +150,9 @@ def show(name: str, figures_of: dict[str, dict[str, float]]) -> Iterator[Figure]
     off, traced = figures_of["off"], figures_of["require"]
     yield Figure(f"{name}, traced beside untraced: echo", traced["p50"] / off["p50"], "x")
     yield Figure(f"{name}, traced beside untraced: files", traced["many"] / off["many"], "x")
+    ruled = figures_of["rules"]
+    yield Figure(f"{name}, with rules on what is observed beside traced: echo", ruled["p50"] / traced["p50"], "x")
+    yield Figure(f"{name}, with rules on what is observed beside traced: files", ruled["many"] / traced["many"], "x")
 
 
 def measure_servers(rounds: int, calls: int) -> Iterator[Figure]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, NoReturn
@@ -35,13 +36,22 @@ from proxy.errors import PolicyError
 from proxy.flows.flow_tests import run_flow_tests
 from proxy.injection import find_passages
 from proxy.policy.detector_rules import lint_detectors
-from proxy.policy.explain import ConditionTrace, Explanation
+from proxy.policy.explain import ConditionTrace, Explanation, RuleTrace, explain_act
 from proxy.policy.explain import explain as explain_call
-from proxy.policy.lint import lint, lint_egress, lint_flows, lint_limits
+from proxy.policy.lint import lint, lint_egress, lint_flows, lint_limits, lint_observed
 from proxy.policy.load import PolicyFileError, PolicySource, compile_sources, load_policy, load_sources
+from proxy.policy.observed import TestAct
 from proxy.policy.replay import recorded_call
 from proxy.policy.rule_parts import TestCall
-from proxy.policy.rule_tests import Coverage, TestResult, coverage, run_incoming_tests, run_policy_tests, run_tests
+from proxy.policy.rule_tests import (
+    Coverage,
+    TestResult,
+    coverage,
+    run_act_tests,
+    run_incoming_tests,
+    run_policy_tests,
+    run_tests,
+)
 from proxy.policy.rules import EgressRule, PolicyFile, Rule, describe_coverage
 from proxy.redact import builtin
 from proxy.system.package_data import DEFAULT_PROFILE, profile_file
@@ -97,7 +107,7 @@ def check(path: PolicyPath = None, *, as_json: AsJson = False, strict: bool = Fa
     found = _remarks(sources, policy)
     failed = strict and bool(found)
     if as_json:
-        covers = {rule.id: describe_coverage(rule) for source in sources for rule in source.content.rules}
+        covers = {rule.id: describe_coverage(rule) for source in sources for rule in source.content.call_rules}
         shown = {"ok": not failed, "rules": rules, "errors": [], "remarks": found, "covers": covers}
         print_json_lines([shown])
     else:
@@ -115,7 +125,7 @@ def check(path: PolicyPath = None, *, as_json: AsJson = False, strict: bool = Fa
 
 def _echo_coverage(sources: tuple[PolicySource, ...]) -> None:
     """Say what the rules without `methods` cover, because that differs by action."""
-    silent = [rule for source in sources for rule in source.content.rules if rule.methods is None]
+    silent = [rule for source in sources for rule in source.content.call_rules if rule.methods is None]
     for rule in silent:
         if rule.action == "redact":
             typer.echo(f"{rule.id} masks: {describe_coverage(rule)}")
@@ -124,7 +134,7 @@ def _echo_coverage(sources: tuple[PolicySource, ...]) -> None:
 
 
 def _remarks(sources: tuple[PolicySource, ...], policy: CompiledPolicy) -> list[dict[str, str]]:
-    rules = [rule for source in sources for rule in source.content.rules]
+    rules = [rule for source in sources for rule in source.content.call_rules]
     positions = {}
     for source in sources:
         for position, rule in enumerate(source.content.rules):
@@ -141,7 +151,8 @@ def _remarks(sources: tuple[PolicySource, ...], policy: CompiledPolicy) -> list[
     labels = [label for source in sources for label in source.content.labels]
     flows = [flow for source in sources for flow in source.content.flows]
     on_flows = lint_flows(labels, flows, rules, policy.incoming.rules)
-    on_others = (*lint_limits(limits), *lint_egress(policy.egress.section), *on_flows)
+    on_acts = lint_observed(policy.observed.rules)
+    on_others = (*lint_limits(limits), *lint_egress(policy.egress.section), *on_flows, *on_acts)
     on_rules = (*lint(rules, policy.default), *on_others)
     return [
         *({"at": positions[r.rule], "rule": r.rule, "kind": r.kind, "message": r.message} for r in on_rules),
@@ -161,7 +172,7 @@ def _position(source: PolicySource, *steps: str | int) -> str:
 def run(path: PolicyPath = None, *, as_json: AsJson = False) -> None:
     """Run the tests in the policy files, and show which rules they cover."""
     sources = _load(_path(path), as_json=as_json)
-    rules: list[Rule] = [rule for source in sources for rule in source.content.rules]
+    rules: list[Rule] = [rule for source in sources for rule in source.content.call_rules]
     egress: list[EgressRule] = [
         rule for source in sources if source.content.egress for rule in source.content.egress.rules
     ]
@@ -170,13 +181,15 @@ def run(path: PolicyPath = None, *, as_json: AsJson = False) -> None:
     labels = [label for source in sources for label in source.content.labels]
     flows = [flow for source in sources for flow in source.content.flows]
     incoming = [rule for source in sources for rule in source.content.incoming]
+    observed = [rule for source in sources for rule in source.content.observed_rules]
     results = (
         *run_tests(rules, egress, limits),
         *run_flow_tests(labels, flows),
         *run_incoming_tests(incoming, find_passages),
+        *run_act_tests(observed),
         *run_policy_tests(compile_sources(sources), tests),
     )
-    covered = coverage([*rules, *egress, *limits, *flows, *incoming], results)
+    covered = coverage([*rules, *egress, *limits, *flows, *incoming, *observed], results)
     failed = [result for result in results if not result.passed]
     if as_json:
         shown = [
@@ -211,21 +224,32 @@ def explain(
     path: PolicyPath = None,
     *,
     call: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="JSON|FILE|ID",
             help="The call: {server, tool, agent, method, arguments} as JSON or in a file, or the audit id of one.",
         ),
-    ],
+    ] = None,
+    act: Annotated[
+        str | None,
+        typer.Option(
+            metavar="JSON", help="In place of a call, what a server did: {act, path, host, port, command, tool}."
+        ),
+    ] = None,
     state_dir: StateDir = None,
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Show how a call is decided: what decided, which rules were checked, and what each compared.
 
-    Of a recorded call, secrets in the arguments are masked.
+    Of a recorded call, secrets in the arguments are masked. With --act, which rules on observed behaviour match.
     """
+    if (call is None) == (act is None):
+        raise PolicyError("give --call or --act")
     policy = load_policy(_path(path), builtin())
+    if call is None:
+        _show_act(explain_act(policy, _parse_act(act or "")), as_json=as_json)
+        return
     asked = _read_call(call, partial(trail_settings, None, state_dir, config))
     explanation = explain_call(policy, asked)
     if as_json:
@@ -254,13 +278,42 @@ def _parse_call(text: str | bytes, source: str) -> Call:
     try:
         return TestCall.model_validate(json.loads(text)).as_call()
     except ValueError as error:
-        why = str(error)
-        if isinstance(error, ValidationError):
-            first = error.errors()[0]
-            why = ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))
+        example = '{"tool": "read_file", "arguments": {"path": "/etc/passwd"}}'
+        raise PolicyError(f"{source}: not a call ({_first_problem(error)}); write {example}") from None
+
+
+def _parse_act(text: str) -> TestAct:
+    try:
+        return TestAct.model_validate(json.loads(text))
+    except ValueError as error:
         raise PolicyError(
-            f'{source}: not a call ({why}); write {{"tool": "read_file", "arguments": {{"path": "/etc/passwd"}}}}'
+            f'--act: not an act ({_first_problem(error)}); write {{"act": "fs.read", "path": "/etc/passwd"}}'
         ) from None
+
+
+def _first_problem(error: ValueError) -> str:
+    if not isinstance(error, ValidationError):
+        return str(error)
+    first = error.errors()[0]
+    return ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))
+
+
+def _show_act(traces: tuple[RuleTrace, ...], *, as_json: bool) -> None:
+    if as_json:
+        print_json_lines([{"looked_at": [asdict(trace) for trace in traces]}])
+        return
+    matched = [trace.rule for trace in traces if trace.matched]
+    tree = Tree(_plain(f"matched by {', '.join(matched)}" if matched else "no rule on observed behaviour matches"))
+    for trace in sorted(traces, key=lambda trace: not trace.matched):
+        _show_trace(tree, trace)
+    stdout_console().print(tree)
+
+
+def _show_trace(tree: Tree, trace: RuleTrace) -> None:
+    mark = "matched" if trace.matched else "did not match"
+    branch = tree.add(_plain(f"{trace.rule} ({trace.action}, {trace.mode}) {mark}: {trace.why}"))
+    if trace.condition is not None:
+        _show_step(branch, trace.condition)
 
 
 def _show_explanation(explanation: Explanation) -> None:
@@ -270,10 +323,7 @@ def _show_explanation(explanation: Explanation) -> None:
     tree.add(_plain(f"because {explanation.because}"))
     # What decided comes first, then what matched too, then the rest.
     for trace in sorted(explanation.looked_at, key=lambda trace: (trace.rule != decision.rule, not trace.matched)):
-        mark = "matched" if trace.matched else "did not match"
-        branch = tree.add(_plain(f"{trace.rule} ({trace.action}, {trace.mode}) {mark}: {trace.why}"))
-        if trace.condition is not None:
-            _show_step(branch, trace.condition)
+        _show_trace(tree, trace)
     for cost in explanation.costs:
         tree.add(_plain(f"{cost.limit} ({cost.action}, {cost.mode}) counts it: {cost.says}"))
     for rule, why in explanation.passed_over:

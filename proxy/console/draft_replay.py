@@ -64,12 +64,12 @@ def _try(
             sources = load_sources(Path(folder), builtin())
             candidate = load_policy(Path(folder), builtin())
             content = next(source.content for source in sources if source.path.name == name)
-            tests = run_tests(content.rules, content.egress.rules if content.egress else ())
+            tests = run_tests(content.call_rules, content.egress.rules if content.egress else ())
         except (PolicyError, OSError, UnicodeError) as error:
             # The folder's name says nothing to whoever wrote the draft.
             return DraftResult(tuple(str(error).replace(f"{folder}/", "").splitlines()))
-    ids = {rule.id for rule in content.rules}
-    rules = [rule for source in sources for rule in source.content.rules]
+    ids = {rule.id for rule in content.call_rules}
+    rules = [rule for source in sources for rule in source.content.call_rules]
     remarks = tuple(one for one in lint(rules, candidate.default) if one.rule in ids)
     return DraftResult((), tests, replay(candidate, map(_as_event, calls)), remarks)
 

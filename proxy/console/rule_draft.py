@@ -91,7 +91,7 @@ def _condition(value: Any) -> dict[str, Any] | None:
 
 def _tests_pass(policy: dict[str, Any]) -> bool:
     try:
-        rules = PolicyFile.model_validate(policy).rules
+        rules = PolicyFile.model_validate(policy).call_rules
         return all(result.passed for result in run_tests(rules))
     except (ValidationError, ValueError):
         return False

@@ -44,6 +44,16 @@ REASONS: dict[str, Reason] = {
             "A limit adds up an argument that is missing, or is not a plain amount of zero or more.",
             "Send the amount as a plain decimal number.",
         ),
+        Reason(
+            "observed_behaviour",
+            "The server did something in the call that policy does not allow.",
+            "Do not call it again for the same; tell the user what the server did.",
+        ),
+        Reason(
+            "trace_incomplete",
+            "Policy watches what the server does, and what it did in the call cannot be known.",
+            "Tell the user. The call may have had effects.",
+        ),
         Reason("halted", "An operator has halted it.", "Stop, and tell the user. Do not go on in another way."),
         Reason(
             "flow_denied",

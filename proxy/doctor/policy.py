@@ -23,7 +23,7 @@ def rules_and_tests(path: Path, profile: str | None = None, also: Sequence[Path]
     except PolicyError as error:
         yield fail("policy", str(error).splitlines()[0], f"`interlock policy check {path}` says what to write")
         return
-    rules = [rule for source in sources for rule in source.content.rules]
+    rules = [rule for source in sources for rule in source.content.call_rules]
     egress = [rule for source in sources if source.content.egress for rule in source.content.egress.rules]
     results = run_tests(rules, egress)
     failed = [result for result in results if not result.passed]

@@ -29,6 +29,7 @@ from proxy.wire.jsonrpc import serialise
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from proxy.core.acts import ActRule
     from proxy.core.flows import Mark
     from proxy.core.interfaces import EventSink, Redactor
     from proxy.core.limits import Exceeded
@@ -193,6 +194,46 @@ class EventRecorder:
             )
         )
 
+    def behaviour(
+        self,
+        context: Context,
+        in_flight: InFlightCall | None,
+        reason: str,
+        met: ActRule | None,
+        detail: JsonObject,
+        *,
+        withholds: bool,
+    ) -> None:
+        """Record an act of a server's that a rule is about, or a call whose acts are not known."""
+        shown = self._shown(detail)
+        shadow = met is not None and met.shadow
+        log.warning("behaviour_found", server=context.server, reason=reason, rule=met.rule if met else None)
+        self._later(
+            AuditEvent(
+                kind="behaviour_found",
+                time=self._clock(),
+                call_id=in_flight.call_id if in_flight else None,
+                jsonrpc_id=in_flight.message.id if in_flight else None,
+                method=in_flight.message.method if in_flight else None,
+                tool=in_flight.call.tool if in_flight else None,
+                reason=reason,
+                rule=met.rule if met and not shadow else None,
+                shadow_rules=(met.rule,) if met and shadow else (),
+                decision="deny" if withholds else None,
+                detail=shown,
+                **_origin(context),
+            )
+        )
+
+    def _shown(self, detail: JsonObject) -> JsonObject:
+        """Return what was observed, masked; of what cannot be masked, the phase alone."""
+        try:
+            shown = self.masked(detail)
+        except Exception as error:
+            log.exception("what was observed cannot be masked", error=str(error))
+            shown = {"phase": detail.get("phase"), "withheld": True}
+        return shown if isinstance(shown, dict) else {}
+
     def refused_request(self, context: Context, call: Call, decision: Decision, call_id: str) -> None:
         """Record that a request or notification of a server's was not passed on to the client."""
         log.warning("refused what a server sent", server=context.server, method=call.method, rule=decision.rule)
@@ -231,11 +272,7 @@ class EventRecorder:
 
     def observed(self, context: Context, in_flight: InFlightCall | None, detail: JsonObject) -> None:
         """Record what a server was observed to do, in a call or outside any."""
-        try:
-            shown = self.masked(detail)
-        except Exception as error:
-            log.exception("what was observed cannot be masked", error=str(error))
-            shown = {"phase": detail.get("phase"), "withheld": True}
+        shown = self._shown(detail)
         self._later(
             AuditEvent(
                 kind="observed",
@@ -244,7 +281,7 @@ class EventRecorder:
                 jsonrpc_id=in_flight.message.id if in_flight else None,
                 method=in_flight.message.method if in_flight else None,
                 tool=in_flight.call.tool if in_flight else None,
-                detail=shown if isinstance(shown, dict) else {},
+                detail=shown,
                 **_origin(in_flight.context if in_flight else context),
             )
         )

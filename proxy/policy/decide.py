@@ -21,6 +21,7 @@ from proxy.policy.globs import is_glob
 from proxy.policy.home import UNKNOWN_HOMES
 from proxy.policy.incoming import CompiledIncoming
 from proxy.policy.limits import CompiledLimits
+from proxy.policy.observed import CompiledObserved
 from proxy.policy.rule_index import RuleIndex
 from proxy.policy.rules import AllowRule, DenyRule, EgressPolicy, Limit, RedactRule, Rule, TwoPhaseRule
 from proxy.policy.text import fold
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from proxy.core.limits import Charge
     from proxy.policy.flow_rules import FlowRule, LabelRule
+    from proxy.policy.observed import ObservedRule
 
 DENIED: Final = "policy_denied"
 DEFAULT_DENY: Final = "default_deny"
@@ -123,6 +125,7 @@ class CompiledPolicy:
         labels: Iterable[LabelRule] = (),
         flows: Iterable[FlowRule] = (),
         incoming: CompiledIncoming | None = None,
+        observed: Iterable[ObservedRule] = (),
     ) -> None:
         self.version = version
         self.files: tuple[Path, ...] = ()
@@ -133,6 +136,7 @@ class CompiledPolicy:
         self.default = default
         self.detectors = tuple(detectors)
         self._homes = tuple(dict.fromkeys(homes)) or UNKNOWN_HOMES
+        self.observed = CompiledObserved(observed, self._homes)
         self._suppressions = tuple(map(CompiledSuppression, suppressions))
         self.compiled = tuple(CompiledRule(rule) for rule in sorted(rules, key=lambda rule: rule.id))
         self.rules: Mapping[str, Rule] = {compiled.id: compiled.rule for compiled in self.compiled}

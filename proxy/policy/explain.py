@@ -11,8 +11,10 @@ from proxy.policy.arg_path import parse_arg
 from proxy.policy.command_operator import CommandView
 from proxy.policy.conditions import After, All, Any_, Condition, Not, When
 from proxy.policy.decide import CompiledPolicy, name_variants
+from proxy.policy.eval_context import EvalContext
 from proxy.policy.hosts import UrlViews
 from proxy.policy.limit_values import show_amount
+from proxy.policy.observed import values_of
 from proxy.policy.operators import OPERATORS, compile_when
 from proxy.policy.past import Past
 from proxy.policy.path_operator import PathSet
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from proxy.core.limits import Charge
     from proxy.core.model import Call, Decision
     from proxy.policy.compiled_rule import CompiledRule, Hit
-    from proxy.policy.eval_context import EvalContext
+    from proxy.policy.observed import CompiledActRule, TestAct
 
 # Each condition is explained in a context of its own, so that the views in it are this condition's.
 type NewContext = Callable[[], EvalContext]
@@ -104,6 +106,25 @@ def explain(policy: CompiledPolicy, call: Call) -> Explanation:
     passed_over = tuple((rule.id, _why_not(rule, call)) for rule in policy.compiled if rule not in looked_at)
     costs = tuple(_cost(policy, charge) for charge in decision.charges)
     return Explanation(decision, _because(policy, decision, traces), traces, passed_over, costs)
+
+
+def explain_act(policy: CompiledPolicy, seen: TestAct) -> tuple[RuleTrace, ...]:
+    """Return what each rule on observed behaviour makes of an act."""
+    return tuple(_trace_act(rule, seen) for rule in policy.observed.compiled)
+
+
+def _trace_act(compiled: CompiledActRule, seen: TestAct) -> RuleTrace:
+    rule, values = compiled.rule, values_of(seen.as_act())
+    condition = _step(rule.when, lambda: EvalContext(values, "", compiled.homes)) if rule.when is not None else None
+    matched = compiled.meets(seen)
+    if matched:
+        why = "has no condition" if condition is None else "its condition holds"
+    else:
+        holds = compiled.matches(seen.as_act())
+        why = (
+            "is about other calls, servers or times" if holds else "is about other acts, or its condition does not hold"
+        )
+    return RuleTrace(rule.id, rule.action, rule.mode, matched, why, condition, ", ".join(rule.acts))
 
 
 def _cost(policy: CompiledPolicy, charge: Charge) -> Cost:

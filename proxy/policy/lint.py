@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from proxy.policy.flow_rules import FlowRule, LabelRule
     from proxy.policy.incoming import IncomingRule
+    from proxy.policy.observed import ObservedRule
     from proxy.policy.rules import EgressPolicy, EgressRule, Limit, Rule
 
 _STRICTNESS: Final = {"allow": 0, "two_phase": 1, "deny": 2}
@@ -61,6 +62,12 @@ def _limit_alone(limit: Limit) -> Iterator[Remark]:
         yield Remark(limit.id, "evadable", said)
     if not limit.tests:
         yield Remark(limit.id, "untested", "has no tests; add a call that it must count and one that it must not")
+
+
+def lint_observed(rules: Sequence[ObservedRule]) -> tuple[Remark, ...]:
+    """Return the remarks on rules about what servers are observed to do, in their order."""
+    untested = "has no tests; add an act that it must match and one that it must not"
+    return tuple(Remark(rule.id, "untested", untested) for rule in rules if not rule.tests)
 
 
 def lint_flows(

@@ -207,7 +207,7 @@ def compile_sources(sources: Sequence[PolicySource], *, version: str = "", home:
     homes = [named for source in sources if source.content.home for named in as_tuple(source.content.home)]
     defaults = {source.content.default for source in sources} - {None}
     return CompiledPolicy(
-        [rule for source in sources for rule in source.content.rules],
+        [rule for source in sources for rule in source.content.call_rules],
         default="allow" if defaults == {"allow"} else "deny",
         version=version,
         egress=CompiledEgress(merge_egress(sources), version=version),
@@ -218,6 +218,7 @@ def compile_sources(sources: Sequence[PolicySource], *, version: str = "", home:
         limits=[limit for source in sources for limit in source.content.limits],
         labels=[label for source in sources for label in source.content.labels],
         flows=[flow for source in sources for flow in source.content.flows],
+        observed=[rule for source in sources for rule in source.content.observed_rules],
         incoming=CompiledIncoming(rule for source in sources for rule in source.content.incoming),
     )
 

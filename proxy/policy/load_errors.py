@@ -11,6 +11,7 @@ from proxy.policy.conditions import After, Condition, Earlier, Sql
 from proxy.policy.detector_rules import Detector, Suppression
 from proxy.policy.flow_rules import FlowRule, FlowTarget, FlowTest, LabelRule
 from proxy.policy.limit_values import Sum
+from proxy.policy.observed import ActTest, ObservedRule
 from proxy.policy.rule_parts import Annotations, TestCall
 from proxy.policy.rules import (
     DenyRule,
@@ -161,6 +162,8 @@ _MODELS: Final = (
     FlowRule,
     FlowTarget,
     FlowTest,
+    ObservedRule,
+    ActTest,
 )
 
 

@@ -15,6 +15,7 @@ from proxy.policy.eval_context import EvalContext
 from proxy.policy.incoming import meets
 from proxy.policy.limit_values import read_amount, show_amount
 from proxy.policy.limits import CompiledLimit
+from proxy.policy.observed import CompiledActRule
 from proxy.policy.past import Past
 from proxy.policy.rules import Limit, RedactRule
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from proxy.policy.decide import CompiledPolicy
     from proxy.policy.flow_rules import FlowRule
     from proxy.policy.incoming import FoundPassage, IncomingRule
+    from proxy.policy.observed import ObservedRule
     from proxy.policy.rules import EgressRule, PolicyTest, Rule, RuleTest
 
 # Stands for the rule's id where a test is of the whole policy.
@@ -106,15 +108,28 @@ def run_incoming_tests(
     return tuple(results)
 
 
-def coverage(
-    rules: Iterable[Rule | EgressRule | Limit | FlowRule | IncomingRule], results: Sequence[TestResult]
-) -> tuple[Coverage, ...]:
+def run_act_tests(rules: Iterable[ObservedRule]) -> tuple[TestResult, ...]:
+    """Run every test beside a rule on observed behaviour against that one alone."""
+    results: list[TestResult] = []
+    for rule in rules:
+        compiled = CompiledActRule(rule)
+        for number, test in enumerate(rule.tests, 1):
+            got = rule.action if compiled.meets(test.seen) else "no_match"
+            said = test.seen.model_dump_json(exclude_defaults=True)
+            results.append(TestResult(rule.id, number, test.expect, got, said))
+    return tuple(results)
+
+
+type _Testable = Rule | EgressRule | Limit | FlowRule | IncomingRule | ObservedRule
+
+
+def coverage(rules: Iterable[_Testable], results: Sequence[TestResult]) -> tuple[Coverage, ...]:
     """Count, for each rule, the passing tests in which it matched and did not."""
     passed = Counter((result.rule, result.got == "no_match") for result in results if result.passed)
     return tuple(Coverage(rule.id, passed[rule.id, False], passed[rule.id, True], _matches_all(rule)) for rule in rules)
 
 
-def _matches_all(rule: Rule | EgressRule | Limit | FlowRule | IncomingRule) -> bool:
+def _matches_all(rule: _Testable) -> bool:
     narrowed = ("servers", "tools", "agents", "methods", "annotations", "when")
     return isinstance(rule, RedactRule | Limit) and all(getattr(rule, name) is None for name in narrowed)
 

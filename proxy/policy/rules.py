@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, StrictBool, StrictInt, StrictStr, model_validator
+from pydantic import AfterValidator, Discriminator, Field, StrictBool, StrictInt, StrictStr, Tag, model_validator
 
 from proxy.core.proposals import How  # noqa: TC001  pydantic reads annotations when it runs
 from proxy.policy.carried import CHECKS, HOST_CHECKS
@@ -25,6 +25,7 @@ from proxy.policy.detector_rules import Detector, Suppression  # noqa: TC001  py
 from proxy.policy.flow_rules import FlowRule, LabelRule  # noqa: TC001  pydantic reads annotations when it runs
 from proxy.policy.incoming import IncomingRule  # noqa: TC001  pydantic reads annotations when it runs
 from proxy.policy.limit_values import Amount, Per, Sum, Window  # noqa: TC001  pydantic reads annotations when it runs
+from proxy.policy.observed import ObservedRule
 from proxy.policy.rule_parts import Annotations, ByPeople, Globs, Mode, NamedRule, People, TestCall
 
 
@@ -218,6 +219,15 @@ class TwoPhaseRule(_Rule):
 
 
 type Rule = Annotated[AllowRule | DenyRule | RedactRule | TwoPhaseRule, Field(discriminator="action")]
+
+
+def _about(rule: Any) -> str:
+    on = rule.get("on") if isinstance(rule, dict) else getattr(rule, "on", None)
+    return "observed" if on == "observed" else "call"
+
+
+# The same list has rules on calls, and on what servers are observed to do in them.
+type AnyRule = Annotated[Annotated[Rule, Tag("call")] | Annotated[ObservedRule, Tag("observed")], Discriminator(_about)]
 
 
 def covered_methods(rule: Rule) -> list[str]:
@@ -426,7 +436,7 @@ class PolicyFile(Strict):
         default=None,
         description="What ~ and $HOME stand for on the servers, such as /home/me; if absent, any usual home.",
     )
-    rules: list[Rule] = Field(default_factory=list, description="The rules, in any order: every match counts.")
+    rules: list[AnyRule] = Field(default_factory=list, description="The rules, in any order: every match counts.")
     limits: list[Limit] = Field(default_factory=list, description="Budgets: how many calls, or how much, over time.")
     egress: EgressPolicy | None = Field(default=None, description="Traffic that is not MCP.")
     pins: Pins | None = Field(default=None, description="Tools that change.")
@@ -440,3 +450,13 @@ class PolicyFile(Strict):
     )
     labels: list[LabelRule] = Field(default_factory=list, description="What results bring: labels that follow data.")
     flows: list[FlowRule] = Field(default_factory=list, description="Where labelled data may not go.")
+
+    @property
+    def call_rules(self) -> list[Rule]:
+        """The rules on calls."""
+        return [rule for rule in self.rules if not isinstance(rule, ObservedRule)]
+
+    @property
+    def observed_rules(self) -> list[ObservedRule]:
+        """The rules on what servers are observed to do."""
+        return [rule for rule in self.rules if isinstance(rule, ObservedRule)]

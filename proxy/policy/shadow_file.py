@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from proxy.policy.rules import RedactRule
 
 if TYPE_CHECKING:
-    from proxy.policy.rules import EgressPolicy, Pins, PolicyFile, Rule
+    from proxy.policy.rules import AnyRule, EgressPolicy, Pins, PolicyFile
 
 _GUARDED = ("default", "metadata", "link_local", "private", "loopback", "secrets")
 
@@ -28,7 +28,7 @@ def without_force(content: PolicyFile) -> PolicyFile:
     )
 
 
-def _recording(rule: Rule) -> Rule:
+def _recording(rule: AnyRule) -> AnyRule:
     # A redact rule in shadow mode would not look for anything; one that reports records what it finds.
     if isinstance(rule, RedactRule):
         return rule.model_copy(update={"redact": "report"})

@@ -5,24 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from functools import partial
 from typing import TYPE_CHECKING
 
-from proxy.system import log_setup, run_file  # before all others: it imports structlog without rich
+from proxy.system import log_setup  # before all others: it imports structlog without rich
 
 # isort: split
-from proxy.audit.local_log_files import RunLog
 from proxy.config import Settings, load_settings
 from proxy.core.ids import new_id
 from proxy.core.model import Context, Principal
 from proxy.errors import ConfigError, StartError, TracingError
-from proxy.policy.home import own_home
-from proxy.runtime.wiring import Components, preload
 from proxy.sandbox.process_reaper import kill_descendants, set_subreaper
-from proxy.sandbox.server_process import Launch, plan_launch
-from proxy.stdio.pipes import DescriptorReader, DescriptorWriter, take_standard_streams
-from proxy.stdio.runner import StdioRunner
-from proxy.trace.live_trace import LiveTrace
+from proxy.sandbox.server_process import Launch, plan_launch, start_server
 from proxy.trace.server_name import server_name as name_server
 from proxy.trace.tamper_guard import forbid_inspection
 from proxy.trace.tracer import TracePipe, find_strace, under_strace
@@ -100,46 +93,17 @@ def _strace(trace: str, name: str, say: Say) -> str | None:
 
 
 async def _serve(settings: Settings, context: Context, launch: Launch, strace: str | None, say: Say) -> int:
-    open_log = partial(RunLog, settings.state_dir, max_bytes=settings.audit_log_limit)
-    preloaded = preload(settings, own_home(launch.argv, os.environ))
-    components = Components(
-        settings,
-        open_log,
-        lambda _: runner.tools_changed(),
-        server=context.server,
-        preloaded=preloaded,
-        console=run_file.console_url(settings.state_dir),
-    )
-    channel = watch = None
-    if strace is not None:
-        channel = TracePipe()
-        launch = under_strace(launch, strace, channel.path)
-        watch = LiveTrace(
-            channel, partial(components.gate.recorder.observed, context), own=(settings.state_dir, settings.policy)
-        )
-    # After everything that may print: from here on stdout carries MCP only.
-    incoming, outgoing = take_standard_streams()
-    runner = StdioRunner(
-        components.gate,
-        context,
-        DescriptorReader(incoming),
-        DescriptorWriter(outgoing),
-        line_limit=settings.body_limit,
-        answer_limit=settings.response_limit,
-        stop_seconds=settings.drain_timeout,
-        watch=watch,
-        say=say,
-    )
-    components.halt_watcher.on_cut = runner.cut
-    watching = asyncio.create_task(components.watch())
+    channel = TracePipe() if strace is not None else None
+    traced = launch if strace is None or channel is None else under_strace(launch, strace, channel.path)
+    # At once: it starts while we import, and read the policy. Until that is done, not a byte goes to it.
+    server = await start_server(traced)
     try:
-        await components.check()
-        return await runner.run(launch)
+        from proxy.runtime.stdio_gate import serve  # noqa: PLC0415  slow to import, and the server starts meanwhile
+
+        return await serve(settings, context, launch, server, channel, say)
     finally:
+        await server.clean_up()
         # If the server killed its reaper, its children became ours: end them before their pipes close.
         kill_descendants(os.getpid())
-        watching.cancel()
-        await asyncio.gather(watching, return_exceptions=True)
         if channel is not None:
             channel.hide()
-        await components.close()

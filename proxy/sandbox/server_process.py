@@ -77,7 +77,7 @@ class ServerProcess:
 
     def pipes(self) -> tuple[int, int]:
         """Return the descriptor of the server's stdin pipe, and the inode of its stdout pipe."""
-        return self._pipes[0], os.fstat(self._pipes[1]).st_ino
+        return self._pipes
 
     async def read(self) -> bytes:
         """Return what the server wrote to its stdout; empty at its end."""
@@ -157,4 +157,7 @@ async def start_server(launch: Launch) -> ServerProcess:
     ends = (transport.get_pipe_transport(number) for number in (0, 1))
     pipes = tuple(end.get_extra_info("pipe").fileno() for end in ends if end is not None)
     assert len(pipes) == 2
-    return ServerProcess(asyncio.subprocess.Process(transport, protocol, loop), protocol.exited, owner_end, pipes)
+    # Read now: asyncio closes the pipe of a server that ends, which may be before anybody asks.
+    inode = os.fstat(pipes[1]).st_ino
+    process = asyncio.subprocess.Process(transport, protocol, loop)
+    return ServerProcess(process, protocol.exited, owner_end, (pipes[0], inode))

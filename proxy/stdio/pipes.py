@@ -1,15 +1,19 @@
 """Reads and writes our own stdin and stdout without blocking the event loop.
 
-In threads, and not with O_NONBLOCK: that flag belongs to the open file, which the client and other programs share.
+Not with O_NONBLOCK: that flag belongs to the open file, which the client and other programs share. Of a pipe or a
+socket the kernel is asked for each read and write not to wait; for anything else there are threads.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import queue
 import select
+import socket
+import stat
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 CHUNK = 1 << 16
+# What a kernel says that cannot do without waiting on such a file.
+_CANNOT = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS, errno.ESPIPE})
 
 
 class BlockingWorker:
@@ -50,11 +56,27 @@ def _settle(done: asyncio.Future[Any], settle: Callable[[Any], None], outcome: A
 
 
 class DescriptorReader:
+    """Reads from a file descriptor."""
+
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        self._worker = BlockingWorker("interlock-inlet")
+        self._worker: BlockingWorker | None = None
+        self._read_now = _reader_of(descriptor)
 
     async def read(self) -> bytes:
+        """Return the next bytes; empty at the end."""
+        while self._read_now is not None:
+            try:
+                return self._read_now()
+            except BlockingIOError:
+                await _until(self._descriptor, "read")
+            except ConnectionResetError:
+                return b""
+            except OSError as error:
+                if error.errno not in _CANNOT:
+                    raise
+                self._read_now = None
+        self._worker = self._worker or BlockingWorker("interlock-inlet")
         return await self._worker.do(self._read)
 
     def _read(self) -> bytes:
@@ -72,19 +94,79 @@ class DescriptorWriter:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        self._worker = BlockingWorker("interlock-outlet")
+        self._worker: BlockingWorker | None = None
+        self._lock = asyncio.Lock()
+        self._write_now = _writer_of(descriptor)
 
     async def write(self, data: bytes) -> None:
         """Return once all of `data` is written. Raises OSError where the reader is gone."""
-        await self._worker.do(lambda: self._write(data))
-
-    def _write(self, data: bytes) -> None:
         left = memoryview(data)
+        async with self._lock:
+            while self._write_now is not None and left:
+                try:
+                    left = left[self._write_now(left) :]
+                except BlockingIOError:
+                    await _until(self._descriptor, "write")
+                except OSError as error:
+                    if error.errno not in _CANNOT:
+                        raise
+                    self._write_now = None
+            if left:
+                self._worker = self._worker or BlockingWorker("interlock-outlet")
+                await self._worker.do(lambda: self._write(left))
+
+    def _write(self, left: memoryview) -> None:
         while left:
             try:
                 left = left[os.write(self._descriptor, left) :]
             except BlockingIOError:
                 select.select([], [self._descriptor], [])
+
+
+def _reader_of(descriptor: int) -> Callable[[], bytes] | None:
+    """Return what reads without waiting, and raises BlockingIOError where it would; None where nothing can."""
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISSOCK(mode):
+        return lambda: _on_socket(descriptor, lambda peer: peer.recv(CHUNK, socket.MSG_DONTWAIT))
+    if not stat.S_ISFIFO(mode) or not hasattr(os, "RWF_NOWAIT"):
+        return None
+    buffer = bytearray(CHUNK)
+
+    def read() -> bytes:
+        return bytes(memoryview(buffer)[: os.preadv(descriptor, [buffer], -1, os.RWF_NOWAIT)])
+
+    return read
+
+
+def _writer_of(descriptor: int) -> Callable[[memoryview], int] | None:
+    """Return what writes without waiting, and raises BlockingIOError where it would; None where nothing can."""
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISSOCK(mode):
+        return lambda data: _on_socket(descriptor, lambda peer: peer.send(data, socket.MSG_DONTWAIT))
+    if not stat.S_ISFIFO(mode) or not hasattr(os, "RWF_NOWAIT"):
+        return None
+    return lambda data: os.pwritev(descriptor, [data], -1, os.RWF_NOWAIT)
+
+
+def _on_socket[T](descriptor: int, work: Callable[[socket.socket], T]) -> T:
+    """Do something with a socket's descriptor, which stays its owner's; the family does not count for that."""
+    peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=descriptor)
+    try:
+        return work(peer)
+    finally:
+        peer.detach()
+
+
+async def _until(descriptor: int, way: str) -> None:
+    """Wait until a descriptor can be read or written, as `way` says."""
+    loop = asyncio.get_running_loop()
+    ready = loop.create_future()
+    add, remove = (loop.add_reader, loop.remove_reader) if way == "read" else (loop.add_writer, loop.remove_writer)
+    add(descriptor, _settle, ready, ready.set_result, None)
+    try:
+        await ready
+    finally:
+        remove(descriptor)
 
 
 def take_standard_streams() -> tuple[int, int]:

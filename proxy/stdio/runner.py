@@ -6,24 +6,30 @@ import asyncio
 import contextlib
 import sys
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from proxy.core.model import Call
+from proxy.gate.behaviour import denial_of
 from proxy.gate.halts import covers
 from proxy.sandbox.process_reaper import FORWARDED, NOT_EXECUTABLE, NOT_FOUND
-from proxy.sandbox.server_process import Launch, ServerProcess, start_server
 from proxy.stdio.session import Session
+from proxy.trace.observed_act import as_act
 from proxy.wire.stdio_lines import LineSplitter, TooLong
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from proxy.core.halts import Halt
-    from proxy.core.model import Context
+    from proxy.core.model import Context, InFlightCall, JsonObject
+    from proxy.gate.behaviour import Behaviour
     from proxy.gate.gate import Gate
+    from proxy.sandbox.server_process import ServerProcess
     from proxy.stdio.pipes import DescriptorReader, DescriptorWriter
+    from proxy.trace.attribute import Attribution
+    from proxy.trace.capability import Observation
     from proxy.trace.live_trace import LiveTrace
 
 log = structlog.get_logger("interlock.stdio")
@@ -31,6 +37,7 @@ log = structlog.get_logger("interlock.stdio")
 FLUSH_SECONDS = 5.0
 # A server that is exiting may live a little longer than its trace.
 UNSEEN_SECONDS = 1.0
+MAX_EVIDENCE = 240
 
 
 def _say(text: str) -> None:
@@ -49,17 +56,21 @@ class StdioRunner:
     answer_limit: int
     stop_seconds: float
     watch: LiveTrace | None = None  # where it is traced; a server whose trace ends before it does is killed
+    behaviour: Behaviour | None = None  # where rules may judge what the server does
     say: Callable[[str], None] = _say
     _session: Session | None = None
     _server: ServerProcess | None = None
     _notifying: asyncio.Task[None] | None = None
+    _ending: asyncio.Task[None] | None = None
 
-    async def run(self, launch: Launch) -> int:
+    async def run(self, server: ServerProcess) -> int:
         """Serve until the server or the client ends; return the server's exit code."""
-        self._server = server = await start_server(launch)
+        self._server = server
         watch = self.watch
         on_request = watch.request_sent if watch else None
         self._session = session = Session(self.gate, self.context, self.outlet.write, server.write, on_request)
+        if self.behaviour is not None:
+            self._judge_acts(session, self.behaviour)
         for number in FORWARDED:
             asyncio.get_running_loop().add_signal_handler(number, server.signal, number)
         out = asyncio.create_task(_pump(self.inlet.read, session.from_client, LineSplitter(self.line_limit)))
@@ -74,31 +85,48 @@ class StdioRunner:
             session.close()
             code = await server.stop(self.stop_seconds)
             # The last responses may still be in the pipe, and the client is to have them.
-            await asyncio.wait([back], timeout=FLUSH_SECONDS)
+            await asyncio.wait([back, *([self._ending] if self._ending else [])], timeout=FLUSH_SECONDS)
             return code if watch is None else await self._end(watch, code)
         finally:
             await server.clean_up()
-            tasks += [self._notifying] if self._notifying else []
+            tasks += [task for task in (self._notifying, self._ending) if task is not None]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _pump_back(self, server: ServerProcess, session: Session) -> None:
-        splitter, watch = LineSplitter(self.answer_limit), self.watch
-        if watch is None:
-            await _pump(server.read, session.from_server, splitter)
-            return
+        splitter, watch, behaviour = LineSplitter(self.answer_limit), self.watch, self.behaviour
         before = 0
 
         async def take(line: bytes | TooLong) -> None:
             nonlocal before
             end = splitter.ended
-            # Offsets in the server's output, by which the trace knows which response a system call came before.
+            if behaviour is not None and behaviour.holds_answers:
+                await _hold(watch, behaviour, end)
             await session.from_server(line)
-            watch.response_read(before, end)
+            if watch is not None:
+                # Offsets in the server's output, by which the trace knows which response a system call came before.
+                watch.response_read(before, end)
             before = end
 
         await _pump(server.read, take, splitter)
+
+    def _judge_acts(self, session: Session, behaviour: Behaviour) -> None:
+        session.bars_messages = lambda: behaviour.bars_messages
+        if self.watch is not None:
+            self.watch.judge = partial(_judge, behaviour)
+
+    def end_server(self, rule: str) -> None:
+        """End the server for what it was seen to do, and refuse every call under way."""
+        if self._server is None or self._session is None or self._ending is not None:
+            return
+        log.error("ending a server for what it does", server=self.context.server, rule=rule)
+        self._server.kill()
+        self._ending = asyncio.create_task(self._refuse_all(self._session))
+
+    async def _refuse_all(self, session: Session) -> None:
+        with contextlib.suppress(OSError):  # the client is gone
+            await session.shut(denial_of)
 
     async def _guard(self, server: ServerProcess, watch: LiveTrace) -> None:
         """Kill a server that runs on after its trace has ended, or that attacked its tracer."""
@@ -140,6 +168,26 @@ class StdioRunner:
     async def _notify(self, session: Session) -> None:
         with contextlib.suppress(OSError):  # the client is gone
             await session.tools_changed()
+
+
+async def _hold(watch: LiveTrace | None, behaviour: Behaviour, end: int) -> None:
+    """Return once it is known what the server did before byte `end` of its output; bar its calls where it is not."""
+    if watch is None:
+        behaviour.bar_all("the server is not traced")
+    elif not await watch.settle(end):
+        behaviour.bar_all(watch.doubt or "the trace of the answer did not come")
+    behaviour.bar_owed()
+
+
+def _judge(behaviour: Behaviour, seen: Observation, whose: Attribution, calls: Sequence[InFlightCall]) -> None:
+    if not behaviour.watches:
+        return
+    detail: JsonObject = {"evidence": seen.line[:MAX_EVIDENCE]}
+    if whose.confidence < 1 or whose.late:
+        detail |= {"confidence": round(whose.confidence, 3), "how": whose.how}
+        detail |= {"candidates": list(whose.calls)} if len(whose.calls) > 1 else {}
+        detail |= {"late": True} if whose.late else {}
+    behaviour.seen(as_act(seen), whose.phase, calls, detail)
 
 
 async def _pump(

@@ -61,6 +61,8 @@ class Session:
         self._shared = SharedStream()
         self._router = ResponseRouter(gate.responses, context, shared=self._shared)
         self._initialized = False
+        self._shut = False
+        self.bars_messages: Callable[[], bool] = lambda: False  # whether nothing but answers may pass
         self._held: set[asyncio.Task[None]] = set()
 
     @property
@@ -131,8 +133,36 @@ class Session:
             denial = Denial(reason, sendable(text), audit_id=audit_id, respond="error")
             await self.answer(refusal_messages.refuse(message_id, method, denial))
 
+    async def shut(self, denial: Callable[[InFlightCall], Denial]) -> None:
+        """Pass on nothing more of the server's, and refuse the calls under way. Raises OSError as `answer` does."""
+        self._shut = True
+        replies: list[JsonObject] = []
+        for call in self._gate.in_flight.under_way():
+            message = call.message
+            self._gate.responses.abandon(call, "withheld")
+            if message.id is not None:
+                replies.append(refusal_messages.refuse(message.id, message.method, denial(call), message.params))
+        await self.answer(*replies)
+
+    def _leaves_out(self, line: bytes | TooLong) -> bool:
+        """Return whether a line may not pass because it might say what a withheld answer would have."""
+        if self._shut:
+            return True
+        if isinstance(line, TooLong) or not self.bars_messages():
+            return False
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError):
+            return False  # answered or left out as any line that cannot be read
+        if not isinstance(value, dict) or "method" in value or not ("result" in value or "error" in value):
+            return True
+        return self._gate.in_flight.find(self.context, value.get("id")) is None
+
     async def from_server(self, line: bytes | TooLong) -> None:
         """Handle a line of the server's. Raises OSError where the client takes no more."""
+        if self._leaves_out(line):
+            log.warning("a line of the server's is left out while an answer is withheld", server=self.context.server)
+            return
         if isinstance(line, TooLong):
             self._gate.recorder.record_refusal("line_refused", "event_too_large", self.context)
             await self._withhold(line, "event_too_large")

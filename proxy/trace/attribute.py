@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections import Counter, OrderedDict, deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
-from urllib.parse import urlsplit
 
+from proxy.trace.argument_hints import NONE, ArgumentHints, NumberPlaces, hints_in
 from proxy.trace.arguments import descriptor, split_arguments
 from proxy.trace.capability import Capability, Observation
-from proxy.trace.normalise import COPIERS, WRITERS
+from proxy.trace.normalise import COPIERS, FORK, OPENERS, WRITERS
 from proxy.trace.strace import Event, Syscall
 
 if TYPE_CHECKING:
@@ -26,11 +26,8 @@ type TracePhase = Literal["startup", "call", "ambient"]
 MAX_OPEN = 256
 MAX_HELD = 20_000
 MAX_THREADS = MAX_WRITES = 4096
-MAX_NEEDLES = 64
 # After so many overlapping calls answered in the order of their requests, a server is taken to work in order.
 ENOUGH_IN_ORDER = 3
-MIN_NEEDLE = 3
-MAX_DEPTH = 8
 # Requests with which a client begins. Servers still load code meanwhile: that is start-up, not a call's doing.
 OPENING = frozenset({"initialize", "server/discover", "ping"})
 # Stays open for as long as its client listens: as an open call it would be a candidate for everything.
@@ -38,7 +35,9 @@ LISTENING = "subscriptions/listen"
 # System calls that write to a pipe.
 COUNTED = WRITERS | COPIERS.keys()
 # Confidence of each criterion where more than one call was open.
-BY_ARGUMENT, BY_AUTHOR, BY_THREAD, BY_ORDER = 0.9, 0.9, 0.7, 0.6
+BY_ARGUMENT, BY_AUTHOR, BY_NUMBER, BY_THREAD, BY_TARGET, BY_ORDER = 0.9, 0.9, 0.8, 0.7, 0.7, 0.6
+# Of a process that acts after its call was answered, while others are open: it may work for one of them by now.
+BY_LATE_PROCESS = 0.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +47,15 @@ class Attribution:
     phase: TracePhase
     calls: tuple[str, ...] = ()
     confidence: float = 1.0
-    how: str = "alone"  # or argument, process, thread, author (of the response), order; window where none applied
+    # Or argument, number (of an argument, in a name), target (of an earlier act of the call), process, thread, author
+    # (of the response), order; window where none applied.
+    how: str = "alone"
     late: bool = False  # a process of the call did it after the response
+
+    @property
+    def guessed(self) -> bool:
+        """Whether nothing speaks for the first call more than for the others."""
+        return self.how in ("order", "window")
 
 
 class AttributedObservation(NamedTuple):
@@ -63,7 +69,7 @@ class _Call:
     opening: bool
     number: int
     requested: float
-    needles: tuple[str, ...]
+    hints: ArgumentHints
     alone: Attribution
     answer_start: int | None = None
     answered: float | None = None
@@ -79,7 +85,10 @@ class Attributor:
         self._open: dict[str, _Call] = {}
         self._owners: OrderedDict[int, tuple[str, float]] = OrderedDict()
         self._threads: OrderedDict[int, str | None] = OrderedDict()
-        self._held: deque[tuple[Observation, int]] = deque()
+        # The files and sockets that calls used; None where several did.
+        self._targets: OrderedDict[str, str | None] = OrderedDict()
+        self._places = NumberPlaces()
+        self._held: deque[tuple[Observation, int, str]] = deque()
         self._requests = self._written = self._seen = self._answered = 0
         self._first_read: float | None = None
         self._begun = False
@@ -87,6 +96,7 @@ class Attributor:
         self._closed: list[str] = []
         # Only candidates are known so far; the threads that write their responses may still decide.
         self._undecided: deque[AttributedObservation] = deque()
+        self._hints: OrderedDict[str, ArgumentHints] = OrderedDict()
         self._waited_for: Counter[str] = Counter()
         self._written_by: deque[tuple[int, int]] = deque(maxlen=MAX_WRITES)
         self._authors: OrderedDict[str, tuple[int, int]] = OrderedDict()
@@ -95,10 +105,11 @@ class Attributor:
         """Note that a request is about to be written to the server."""
         if method == LISTENING:
             return
-        needles = tuple(dict.fromkeys(_needles(arguments)))[:MAX_NEEDLES]
+        hints = hints_in(arguments)
+        _remember(self._hints, call_id, hints)
         alone = Attribution("call", (call_id,))
         self._requests += 1
-        self._open[call_id] = _Call(call_id, method in OPENING, self._requests, time, needles, alone)
+        self._open[call_id] = _Call(call_id, method in OPENING, self._requests, time, hints, alone)
         if len(self._open) > MAX_OPEN:  # a client that never gets responses must not grow our memory
             self._close(next(iter(self._open)))
 
@@ -127,15 +138,37 @@ class Attributor:
     def take(self, event: Event, observations: list[Observation]) -> list[AttributedObservation]:
         """Take the next event of the trace and its observations; return what can be attributed now."""
         # With the counts of this moment: they show later which responses were written before.
-        for seen in observations:
-            self._held.append((seen, self._written))
+        if observations:
+            # What one system call does to several files, as a rename does, one call of MCP's does.
+            touched = "\n".join(map(_touched, observations))
+            self._held.extend((seen, self._written, touched) for seen in observations)
         if type(event) is Syscall and event.name in COUNTED:
             self._count(event)
         return self._release() if self._held else []
 
+    @property
+    def written(self) -> int:
+        """How many bytes the trace shows the server to have written to its stdout."""
+        return self._written
+
+    def release_before(self, end: int) -> list[AttributedObservation]:
+        """Return what was done before byte `end` of the server's output was written, which is about to be handled."""
+        return self._release(end)
+
+    def undecided(self) -> Iterator[AttributedObservation]:
+        """Yield what only candidates are known of so far, as well as it can be told now."""
+        for seen, guess in self._undecided:
+            if seen.action != FORK:
+                yield AttributedObservation(seen, self._resolve(seen, guess))
+
+    def reads_output(self, call: Syscall) -> bool:
+        """Return whether a call opens the server's stdout for reading: then bytes may be lost that were counted."""
+        opens = call.name in OPENERS and self._pipe in call.rest
+        return opens and "O_WRONLY" not in call.arguments and "O_PATH" not in call.arguments
+
     def flush(self, before: float = float("inf")) -> list[AttributedObservation]:
         """Return what has been held back since `before`, attributed as well as it can be."""
-        old = [written for seen, written in self._held if seen.time < before]
+        old = [written for seen, written, _ in self._held if seen.time < before]
         if old:
             self._seen = max(self._seen, *old)
             if before == float("inf"):
@@ -160,21 +193,21 @@ class Attributor:
             self._written += call.value  # what was really written: a partial write returns less than it was given
             self._written_by.append((self._written, call.pid))
 
-    def _release(self) -> list[AttributedObservation]:
+    def _release(self, end: int = 0) -> list[AttributedObservation]:
         # strace's lines can arrive before the response that the server wrote earlier has been read and matched to
         # its call. Until our count of its output has caught up, the window of a call is not known.
         ready: list[AttributedObservation] = []
         while self._held:
-            seen, written = self._held[0]
-            known = written <= self._seen and self._first_read is not None
+            seen, written, touched = self._held[0]
+            known = (written <= self._seen or written < end) and self._first_read is not None
             if not known and len(self._held) <= MAX_HELD:
                 break
             self._held.popleft()
-            each = AttributedObservation(seen, self._attribute(seen, written))
-            if each.attribution.how in ("order", "window"):
+            each = AttributedObservation(seen, self._attribute(seen, written, touched))
+            if each.attribution.guessed:
                 self._undecided.append(each)
                 self._waited_for.update(each.attribution.calls)
-            else:
+            elif seen.action != FORK:
                 ready.append(each)
         if not self._held:
             self._close_answered(self._written, None)
@@ -190,8 +223,26 @@ class Attributor:
                 break
             self._undecided.popleft()
             self._waited_for.subtract(guess.calls)
-            ready.append(AttributedObservation(seen, self._by_author(seen, guess)))
+            found = self._resolve(seen, guess)
+            if seen.action == FORK and not found.guessed:
+                self._own(seen.pid, found)
+            elif seen.action != FORK:
+                ready.append(AttributedObservation(seen, found))
         return ready
+
+    def _resolve(self, seen: Observation, guess: Attribution) -> Attribution:
+        """Return what can be told of an act by what was learned since."""
+        for thread in seen.lineage if self._owners else ():
+            call_id, confidence = self._owners.get(thread, ("", 0.0))
+            if call_id in guess.calls:
+                return _first(call_id, guess.calls, confidence, "process")
+        if (found := self._by_author(seen, guess)) is not guess:
+            return found
+        fitting = self._places.fitting(_touched(seen), [self._hints.get(call_id, NONE) for call_id in guess.calls])
+        if len(fitting) == 1:
+            return _first(guess.calls[fitting[0]], guess.calls, BY_NUMBER, "number")
+        owner = self._targets.get(seen.target)
+        return _first(owner, guess.calls, BY_TARGET, "target") if owner in guess.calls else guess
 
     def _by_author(self, seen: Observation, guess: Attribution) -> Attribution:
         """Take the call that the same thread answered next, where threads write their own responses."""
@@ -199,9 +250,7 @@ class Attributor:
         mine = [(end, call_id) for call_id, author, end in authors if author in seen.lineage]
         if not mine or len({author for _, author, _ in authors}) < 2:  # one thread writes for all: that says nothing
             return guess
-        _, first = min(mine)
-        others = (call_id for call_id in guess.calls if call_id != first)
-        return Attribution("call", (first, *others), BY_AUTHOR, "author")
+        return _first(min(mine)[1], guess.calls, BY_AUTHOR, "author")
 
     def _close_answered(self, written: int, now: float | None) -> None:
         for call in list(self._open.values()) if self._answered else ():
@@ -224,35 +273,45 @@ class Attributor:
         if author is not None:
             _remember(self._authors, call_id, author)
 
-    def _attribute(self, seen: Observation, written: int) -> Attribution:
+    def _attribute(self, seen: Observation, written: int, touched: str) -> Attribution:
         self._close_answered(written, seen.time)
+        calls = [call for call in self._open.values() if not call.opening and seen.time >= call.requested]
         # A process that a call started stays that call's, however late it acts: else a server would let
         # a child wait for the response, and act outside of any call.
         for thread in seen.lineage if self._owners else ():
             if thread in self._owners:
-                call_id, confidence = self._owners[thread]
-                return Attribution("call", (call_id,), confidence, "process", late=call_id not in self._open)
+                return self._by_process(*self._owners[thread], calls, touched)
         if self._first_read is not None and seen.time < self._first_read and not self._begun:
             return Attribution("startup")
-        calls = [call for call in self._open.values() if not call.opening and seen.time >= call.requested]
         if not calls:
             return Attribution("ambient" if self._begun else "startup")
-        found = self._choose(seen, calls)
+        found = self._choose(seen, calls, touched)
         self._learn(seen, found)
         return found
 
-    def _choose(self, seen: Observation, calls: list[_Call]) -> Attribution:
+    def _by_process(self, owner: str, confidence: float, calls: list[_Call], touched: str) -> Attribution:
+        """Return whose the act of a process is that a call started."""
+        if owner in self._open or not calls:
+            return Attribution("call", (owner,), confidence, "process", late=owner not in self._open)
+        # Its call is over and others are open. It may be one of several that work for whichever call comes.
+        others = tuple(call.call_id for call in calls)
+        named = _named(calls, touched)
+        if len(named) == 1:
+            return _first(named[0].call_id, (*others, owner), BY_ARGUMENT, "argument")
+        return Attribution("call", (owner, *others), min(confidence, BY_LATE_PROCESS), "process", late=True)
+
+    def _choose(self, seen: Observation, calls: list[_Call], touched: str) -> Attribution:
         if len(calls) == 1:
             return calls[0].alone
         # From the surest criterion to the least: an argument in what was touched, the thread, the order.
-        texts = (seen.path or "", seen.peer or "", seen.name or "", *seen.argv, seen.data.decode("latin-1"))
-        touched = "\n".join(texts)
-        lengths = [max((len(needle) for needle in call.needles if needle in touched), default=0) for call in calls]
-        longest = max(lengths)
-        best = [call for call, length in zip(calls, lengths, strict=True) if length == longest > 0]
-        if len(best) == 1:
-            return _ranked(best[0], calls, BY_ARGUMENT, "argument")
-        among = best or calls
+        named = _named(calls, touched)
+        if len(named) == 1:
+            return _ranked(named[0], calls, BY_ARGUMENT, "argument")
+        among = named or calls
+        self._places.learn(touched, (call.hints for call in calls))
+        fitting = self._places.fitting(touched, [call.hints for call in among])
+        if len(fitting) == 1:
+            return _ranked(among[fitting[0]], calls, BY_NUMBER, "number")
         for thread in seen.lineage:
             call_id = self._threads.get(thread)
             mine = next((call for call in among if call.call_id == call_id), None)
@@ -264,19 +323,31 @@ class Attributor:
 
     def _learn(self, seen: Observation, found: Attribution) -> None:
         # Guesses teach nothing: one wrong guess would draw everything else of its thread along.
-        if found.how not in ("alone", "argument"):
+        if found.how not in ("alone", "argument", "number"):
             return
         call_id = found.calls[0]
-        if seen.capability in (Capability.PROC_EXEC, Capability.EXEC_FILELESS) and len(seen.lineage) > 1:
-            _remember(self._owners, seen.pid, (call_id, found.confidence))
-            self._affine(seen.lineage[1], call_id)
-        else:
-            self._affine(seen.pid, call_id)
+        self._note_target(seen.target, call_id, named=found.how != "alone")
+        starts = seen.capability in (Capability.PROC_EXEC, Capability.EXEC_FILELESS) and len(seen.lineage) > 1
+        if starts:
+            self._own(seen.pid, found)
+        self._affine(seen.lineage[1] if starts else seen.pid, call_id, certain=found.how != "number")
 
-    def _affine(self, thread: int, call_id: str) -> None:
+    def _own(self, pid: int, found: Attribution) -> None:
+        """Note whose a process is: that of the call that forked it, whatever it executes later."""
+        if pid not in self._owners:
+            _remember(self._owners, pid, (found.calls[0], found.confidence))
+
+    def _note_target(self, target: str, call_id: str, *, named: bool) -> None:
+        """Note which call uses a file or a peer that its arguments name; one that two calls use says nothing."""
+        if named and target and self._targets.get(target, call_id) == call_id:
+            _remember(self._targets, target, call_id)
+        elif self._targets.get(target, call_id) != call_id:
+            self._targets[target] = None
+
+    def _affine(self, thread: int, call_id: str, *, certain: bool) -> None:
         """Note which call a thread works for; one that turns to another before the first is done works for many."""
         before = self._threads.get(thread, "")
-        if before == call_id:
+        if before == call_id or (before == "" and not certain):
             return
         before = before if before != "" else call_id
         shared = before is None or (before != call_id and before in self._open)
@@ -291,32 +362,20 @@ def _remember[K, T](known: OrderedDict[K, T], key: K, value: T) -> None:
 
 
 def _ranked(first: _Call, calls: list[_Call], confidence: float, how: str) -> Attribution:
-    others = (call.call_id for call in calls if call is not first)
-    return Attribution("call", (first.call_id, *others), confidence, how)
+    return _first(first.call_id, tuple(call.call_id for call in calls), confidence, how)
 
 
-def _needles(value: Any, depth: int = 0) -> Iterator[str]:
-    """Yield the texts in arguments that may show up in what a call touches."""
-    if depth > MAX_DEPTH:
-        return
-    if isinstance(value, dict | list):
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from _needles(item, depth + 1)
-    elif isinstance(value, str) and len(value) >= MIN_NEEDLE:
-        yield value
-        yield from _parts(value)
-    elif isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 1000:  # smaller ones are everywhere
-        yield str(value)
+def _first(call_id: str, calls: tuple[str, ...], confidence: float, how: str) -> Attribution:
+    """Return an attribution to one of `calls`; the others stay candidates."""
+    return Attribution("call", (call_id, *(other for other in calls if other != call_id)), confidence, how)
 
 
-def _parts(value: str) -> Iterator[str]:
-    """Yield the host of a URL, and the part of a relative path that stays when it is made absolute."""
-    if "://" in value:
-        try:
-            host = urlsplit(value).hostname
-        except ValueError:
-            host = None
-        if host:
-            yield host
-    elif value.startswith(("./", "~/")):
-        yield value[1:]
+def _named(calls: list[_Call], touched: str) -> list[_Call]:
+    """Return the calls whose arguments name what was touched most exactly; none where no argument does."""
+    lengths = [call.hints.longest_in(touched) for call in calls]
+    longest = max(lengths)
+    return [call for call, length in zip(calls, lengths, strict=True) if length == longest > 0]
+
+
+def _touched(seen: Observation) -> str:
+    return "\n".join((seen.path or "", seen.peer or "", seen.name or "", *seen.argv, seen.data.decode("latin-1")))

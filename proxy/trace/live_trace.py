@@ -21,7 +21,7 @@ import structlog
 from proxy.trace.attribute import AttributedObservation, Attributor
 from proxy.trace.normalise import EVERYBODY, Normaliser
 from proxy.trace.observation_log import ObservationLog
-from proxy.trace.strace import Syscall, TraceReader
+from proxy.trace.strace import Syscall, TraceReader, Unparsed
 from proxy.trace.tamper_guard import attacks_watcher, find_tracer, modifies, tracer_state
 
 if TYPE_CHECKING:
@@ -29,18 +29,26 @@ if TYPE_CHECKING:
 
     from proxy.core.model import InFlightCall, JsonObject, Message
     from proxy.sandbox.server_process import ServerProcess
+    from proxy.trace.attribute import Attribution
+    from proxy.trace.capability import Observation
     from proxy.trace.tracer import TracePipe
 
     type Report = Callable[[InFlightCall | None, JsonObject], None]
+    type Judge = Callable[[Observation, Attribution, Sequence[InFlightCall]], None]
 
 log = structlog.get_logger("interlock.trace")
 
 PIECE = 1 << 13
 # Lines are collected for so long: waking up for each would slow the calls down more than reading them does.
 PAUSE_SECONDS = 0.02
+# While a call is so young, its trace stays in the pipe as long as there is room: reading it would delay the answer.
+YOUNG_SECONDS = 0.25
+ROOM = 1 << 19
 FLUSH_SECONDS = 10.0
 HELD_SECONDS = 1.0
 FIRST_READ_SECONDS = 0.002
+# An answer whose trace does not come within this is not passed on, where rules ask what was done before it.
+SETTLE_SECONDS = 10.0
 # What is left of the trace when a server has ended comes within this.
 DRAIN_SECONDS = 2.0
 DRAIN_STEP = 0.005
@@ -53,7 +61,13 @@ MAX_EVIDENCE = 240
 class LiveTrace:
     """One server's trace. `report` receives what was observed, with its call or None."""
 
-    def __init__(self, channel: TracePipe, report: Report, own: Sequence[Path] = ()) -> None:
+    def __init__(
+        self,
+        channel: TracePipe,
+        report: Report,
+        own: Sequence[Path] = (),
+        settle_seconds: float = SETTLE_SECONDS,
+    ) -> None:
         # The files that no server may write: the state folder with log, pins and keys, and the policy.
         self._own = tuple(str(each.resolve()) for each in own)
         self._channel = channel
@@ -63,11 +77,12 @@ class LiveTrace:
         # The file behind our stderr is the server's too: its log lines there are no file access.
         with contextlib.suppress(OSError):
             inherited.add(os.fsencode(Path("/proc/self/fd/2").readlink()))
-        self._normaliser = Normaliser(os.fsencode(Path.cwd()), frozenset(inherited))
+        self._normaliser = Normaliser(os.fsencode(Path.cwd()), frozenset(inherited), forks=True)
         self._log = ObservationLog()
         self._attributor: Attributor | None = None
         self._calls: dict[str, InFlightCall] = {}
         self._open: dict[str, InFlightCall] = {}
+        self._collecting = 0.0  # since when lines are left in the pipe
         self._rest = ""
         self._stdin = -1
         self._progress = False
@@ -75,6 +90,10 @@ class LiveTrace:
         self._pausing: asyncio.TimerHandle | None = None
         self.started = False  # whether the server's program was executed; else `start_error` says why not
         self.start_error: str | None = None
+        self.judge: Judge | None = None  # receives everything observed, with the calls that it may belong to
+        self._settle_seconds = settle_seconds
+        self._awaited: tuple[int, asyncio.Future[None]] | None = None  # the output whose trace somebody waits for
+        self.doubt: str | None = None  # why nobody can know any more what the server did before it wrote something
         self._ticks: tuple[asyncio.Task[None], ...] = ()
         self._reaper = self._tracer = 0
         self._guards: frozenset[int] = frozenset({os.getpid(), -os.getpgrp(), EVERYBODY})
@@ -109,6 +128,40 @@ class LiveTrace:
             self._attributor.call_ended(call_id, start, now)
         self._take(self._attributor.output_read(end, now))
 
+    async def settle(self, end: int) -> bool:
+        """Return once everything is judged that the server did before it wrote byte `end` of its output.
+
+        False where that cannot be known, or not in time. A thread runs on after a traced system call only once strace
+        has written its line, so what could have had an influence on an answer is in the trace before the system call
+        that wrote the answer. Its line is what this waits for.
+        """
+        assert self._attributor is not None
+        if self._attributor.awaits_first_read and self._open:
+            self._attributor.reading_began(time.time())
+        if self.doubt is None and self._attributor.written < end and not self._drained:
+            await self._wait_for(end)
+        if self.doubt is not None or self._attributor.written < end:
+            return False
+        self._take(self._attributor.release_before(end))
+        for each in self._attributor.undecided() if self.judge is not None else ():
+            self._judge(each)
+        return self.doubt is None
+
+    async def _wait_for(self, end: int) -> None:
+        loop = asyncio.get_running_loop()
+        awaited = loop.create_future()
+        self._awaited = end, awaited
+        timer = loop.call_later(self._settle_seconds, _finish, awaited)
+        try:
+            if self._pausing is not None:
+                self._pausing.cancel()
+                self._listen()
+            self._readable()
+            await awaited
+        finally:
+            timer.cancel()
+            self._awaited = None
+
     async def end(self) -> None:
         """Read the rest of the trace of a server that has ended, and record it."""
         self._stop()
@@ -125,7 +178,39 @@ class LiveTrace:
         self._channel.close()
 
     def _listen(self) -> None:
-        asyncio.get_running_loop().add_reader(self._channel.descriptor, self._readable)
+        self._pausing = None
+        asyncio.get_running_loop().add_reader(self._channel.descriptor, self._lines_came)
+
+    def _lines_came(self) -> None:
+        """Begin to collect lines; the first ones, and those that somebody waits for, are read at once."""
+        if self._awaited is not None or not self.started:
+            self._readable()
+        else:
+            self._collect()
+
+    def _collect(self) -> None:
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._channel.descriptor)
+        self._collecting = loop.time()
+        self._pausing = loop.call_later(PAUSE_SECONDS, self._read_collected)
+
+    def _read_collected(self) -> None:
+        if self._may_wait():
+            self._pausing = asyncio.get_running_loop().call_later(PAUSE_SECONDS, self._read_collected)
+        else:
+            self._listen()
+            self._readable()
+
+    def _may_wait(self) -> bool:
+        """Return whether the lines may stay in the pipe, because a call is under way that was made a moment ago."""
+        # Never for long: what attacks us is in them too.
+        now = asyncio.get_running_loop().time()
+        if not self._open or now - self._collecting > YOUNG_SECONDS:
+            return False
+        unread = array("i", [0])
+        with contextlib.suppress(OSError):
+            ioctl(self._channel.descriptor, FIONREAD, unread)
+        return unread[0] < ROOM
 
     def _stop(self) -> None:
         asyncio.get_running_loop().remove_reader(self._channel.descriptor)
@@ -145,9 +230,7 @@ class LiveTrace:
             if data:
                 self._progress = True
                 self._take_lines(data)
-                if len(data) < PIECE and not self._stopped:
-                    loop.remove_reader(self._channel.descriptor)
-                    self._pausing = loop.call_later(PAUSE_SECONDS, self._listen)
+                self._pause_reading(len(data) < PIECE)
                 return
         except BlockingIOError:
             return
@@ -155,9 +238,24 @@ class LiveTrace:
             # A line that breaks us must not leave a server running unobserved: this ends the trace, and so the server.
             log.exception("the trace cannot be read", exc_info=error)
         loop.remove_reader(self._channel.descriptor)
+        if self._pausing is not None:
+            self._pausing.cancel()
         self._reader.unparsed += bool(self._rest)
         self._drained = True
         self.ended.set()
+        if self._awaited is not None:
+            _finish(self._awaited[1])
+
+    def _pause_reading(self, empty: bool) -> None:  # noqa: FBT001  its caller names it
+        """Let lines gather in the pipe, unless somebody waits for one of them."""
+        if self._awaited is not None:
+            end, awaited = self._awaited
+            assert self._attributor is not None
+            if self._attributor.written < end:
+                return
+            _finish(awaited)
+        if empty and self.started and not self._stopped and self._pausing is None:
+            self._collect()
 
     def _take_lines(self, data: bytes) -> None:
         assert self._attributor is not None
@@ -177,6 +275,10 @@ class LiveTrace:
             for each in seen:
                 if attacks_watcher(each, self._guards) or modifies(each, self._own):
                     self._tampered(f"{each.action} {each.path}", each.line)
+            if type(event) is Syscall and "<pipe:" in event.rest and self._attributor.reads_output(event):
+                self.doubt = "the server opened its own stdout for reading"
+            elif type(event) is Unparsed:
+                self.doubt = "a line of the trace cannot be read"
             if seen or type(event) is Syscall:
                 self._take(self._attributor.take(event, seen))
 
@@ -203,11 +305,19 @@ class LiveTrace:
         """Log observations and record the calls that are complete. Every observation passes here."""
         assert self._attributor is not None
         for each in attributed:
+            if self.judge is not None:
+                self._judge(each)
             self._log.take(each)
             if each.attribution.phase != "startup":
                 self._record("startup")
         for call_id in self._attributor.take_closed():
             self._record(call_id)
+
+    def _judge(self, each: AttributedObservation) -> None:
+        assert self.judge is not None
+        seen, whose = each
+        calls = whose.calls if whose.guessed else whose.calls[:1]
+        self.judge(seen, whose, [self._calls[call_id] for call_id in calls if call_id in self._calls])
 
     def _record(self, name: str) -> None:
         record = self._log.close(name)
@@ -242,3 +352,8 @@ class LiveTrace:
             stopped = stopped + 1 if state == "stopped" else 0
             if state == "traced" or stopped >= STOPPED_LOOKS:
                 self._tampered(f"strace is {state}")
+
+
+def _finish(awaited: asyncio.Future[None]) -> None:
+    if not awaited.done():
+        awaited.set_result(None)

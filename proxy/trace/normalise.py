@@ -24,7 +24,7 @@ OPENERS = {"open": 0, "creat": 0, "openat": 1, "openat2": 1}
 WRITERS = frozenset({"write", "pwrite64", "writev", "pwritev", "pwritev2"})
 # Calls that change the file of a descriptor: their first argument, or for those that copy the one at this position.
 CHANGERS = ("ftruncate", "fallocate", "fchmod", "fchown", "fsetxattr")
-COPIERS = {"sendfile": 0, "copy_file_range": 2, "splice": 2}
+COPIERS = {"sendfile": 0, "copy_file_range": 2, "splice": 2, "tee": 1, "vmsplice": 0}
 # Calls that take paths: the effect, the path's position, and whether a folder's descriptor precedes it.
 PATHS: dict[str, tuple[tuple[Capability, str, int, bool], ...]] = {
     "unlink": ((Capability.FS_DELETE, "unlink", 0, False),),
@@ -77,16 +77,21 @@ _plain_opening = re.compile(r'AT_FDCWD<(/[^<>\\]*+)>, "([^"\\]*+)", ([A-Z_|]++)(
 _OWN_DESCRIPTOR = re.compile(rb"/(?:proc/(?:self|thread-self|[0-9]+)(?:/task/[0-9]+)?|dev)/fd/([0-9]{1,9})")
 MAX_HANDLES = 1 << 12
 EVERYBODY = -1
+FORK = "fork"
 _NOT_THERE = frozenset({"ENOENT", "ENOTDIR"})
 
 
 class Normaliser:
-    """Follows one trace. `cwd` is the first program's; writes to `ignored` files, such as logs, do not count."""
+    """Follows one trace. `cwd` is the first program's; writes to `ignored` files, such as logs, do not count.
 
-    def __init__(self, cwd: bytes = b"/", ignored: frozenset[bytes] = frozenset()) -> None:
+    With `forks`, a new process is an observation too, with the action `fork`: it tells whose the process is.
+    """
+
+    def __init__(self, cwd: bytes = b"/", ignored: frozenset[bytes] = frozenset(), *, forks: bool = False) -> None:
         self.lineage = ProcessTree(cwd)
         self._sockets = SocketTable()
         self._ignored = ignored
+        self._forks = forks
         self.group: int | None = None  # the process group of the first program, which it may signal
         self._handlers: dict[str, Callable[[Syscall, list[str], Make], Made]] = {
             **dict.fromkeys(OPENERS, self._opened),
@@ -111,6 +116,7 @@ class Normaliser:
                 return list(handler(event, split_arguments(event.arguments), partial(self._make, event)))
             if event.name in STARTERS:
                 self.lineage.started(event)
+                return self._forked(event) if self._forks else []
         elif isinstance(event, Unfinished):
             self.lineage.begins(event)
         elif isinstance(event, Ended):
@@ -118,6 +124,14 @@ class Normaliser:
         elif isinstance(event, Superseded):
             self.lineage.superseded(event)
         return []
+
+    def _forked(self, call: Syscall) -> list[Observation]:
+        child = call.value or 0
+        # Threads are shared by the calls of a server, or made once for many.
+        if child <= 0 or "CLONE_THREAD" in call.arguments:
+            return []
+        lineage = self.lineage.ancestry(child)
+        return [Observation(Capability.PROC_EXEC, FORK, child, call.time, call.line, lineage=lineage)]
 
     def _make(self, call: Syscall, capability: Capability, action: str, **fields: object) -> Observation:
         fields.setdefault("error", None if call.ok or call.value is None else call.error)

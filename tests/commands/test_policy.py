@@ -90,6 +90,20 @@ def test_explain_tells_how_a_call_is_decided(write):
     assert "/etc/x/" in told["looked_at"][0]["condition"]["views"]
 
 
+def test_explain_tells_what_rules_on_observed_behaviour_make_of_an_act(write):
+    rule = "  - {id: keys, on: observed, action: withhold, acts: [read], when: {arg: path, path_under: ['~/.ssh']}}\n"
+    policy = write(GOOD + rule)
+    result = run("explain", policy, "--act", '{"act": "fs.read", "path": "/home/me/.ssh/id"}')
+    assert result.exit_code == 0
+    assert result.output.splitlines()[0] == "matched by keys"
+    told = json.loads(run("explain", policy, "--act", '{"act": "fs.read", "path": "/x"}', "--json").stdout)
+    assert [(trace["rule"], trace["matched"]) for trace in told["looked_at"]] == [("keys", False)]
+    for words in (["--act", "{"], ["--act", '{"act": "eat"}'], [], ["--act", "{}", "--call", "{}"]):
+        refused = run("explain", policy, *words)
+        assert refused.exit_code == 1
+        assert "--act" in str(refused.exception)
+
+
 def test_explain_takes_the_call_itself_and_begins_with_what_decided(write):
     two = GOOD + "  - {id: z, action: deny, when: {arg: path, path_under: /etc/x}, severity: critical}\n"
     result = run("explain", write(two), "--call", '{"tool": "x", "arguments": {"path": "/etc/x"}}')

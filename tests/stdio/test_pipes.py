@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -97,3 +99,32 @@ def test_what_else_is_printed_misses_the_wire() -> None:
         [sys.executable, "-c", TAKING], input=b"wire", capture_output=True, check=True, timeout=PATIENCE
     )
     assert (done.stdout, done.stderr) == (b"wire", b"stray\n")
+
+
+async def test_sockets_are_read_and_written_without_threads() -> None:
+    before = threading.active_count()
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        inlet, outlet = DescriptorReader(ours.fileno()), DescriptorWriter(theirs.fileno())
+        data = os.urandom(1 << 20)
+        sending = asyncio.create_task(outlet.write(data))
+        got = b""
+        while len(got) < len(data):
+            got += await inlet.read()
+        await sending
+        assert got == data
+        # The flag of the open file, which others share, is as it was.
+        assert os.get_blocking(ours.fileno())
+        assert os.get_blocking(theirs.fileno())
+    assert threading.active_count() <= before
+
+
+async def test_where_the_kernel_cannot_do_without_waiting_threads_do_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(errno.EOPNOTSUPP, "not here")
+
+    monkeypatch.setattr(os, "preadv", refuse)
+    monkeypatch.setattr(os, "pwritev", refuse)
+    reading, writing = os.pipe()
+    await DescriptorWriter(writing).write(b"abc")
+    assert await DescriptorReader(reading).read() == b"abc"

@@ -41,7 +41,7 @@ def load(name: str) -> dict[str, Any]:
 def play(recording: dict[str, Any]) -> list[AttributedObservation]:
     """Return what the attributor makes of a recording: its trace line by line, and what passed on stdio at its time."""
     attributor = Attributor(recording["stdout"])
-    reader, normaliser = TraceReader(), Normaliser()
+    reader, normaliser = TraceReader(), Normaliser(forks=True)
     told: list[AttributedObservation] = []
     passed = iter([*recording["passed"], None])
     following = next(passed)

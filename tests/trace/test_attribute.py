@@ -15,7 +15,8 @@ STDIN, STDOUT = 7, 8
 
 def seen(at: float, pid: int = 100, lineage: tuple[int, ...] = (), **fields: Any) -> Observation:
     kind = Capability.PROC_EXEC if "argv" in fields else Capability.FS_READ
-    return Observation(kind, "open", pid, at, "line", lineage=(pid, *lineage), **{"path": "/x", **fields})
+    values = {"action": "open", "path": "/x", **fields}
+    return Observation(kind, pid=pid, time=at, line="line", lineage=(pid, *lineage), **values)
 
 
 class World:
@@ -238,13 +239,76 @@ def test_calls_that_are_never_answered_are_bounded(world: World, monkeypatch: py
     assert list(world.attributor._open) == ["7", "8", "9"]
 
 
-def test_arguments_however_deep_give_a_bounded_number_of_names() -> None:
-    deep: Any = "leaf-value"
-    for _ in range(100):
-        deep = [deep]
-    assert list(attribute._needles(deep)) == []
-    assert list(attribute._needles({"a": "./x/y", "b": 12345, "c": True, "d": "ab"})) == ["./x/y", "/x/y", "12345"]
-    assert list(attribute._needles("http://[bad")) == ["http://[bad"]
+def test_a_process_is_the_calls_that_forked_it(world: World) -> None:
+    world.ask("a", 1.0)
+    world.do(1.1, pid=200, lineage=(100,), action="fork", argv=())
+    world.writes(1.2)
+    world.answer("a", 1.3)
+    world.ask("b", 2.0)
+    world.do(2.1, pid=200, lineage=(100,))
+    world.do(2.2, pid=300, lineage=(200, 100))
+    world.do(2.3)
+    assert world.whose() == [
+        ("call", ("a", "b"), "process"),
+        ("call", ("a", "b"), "process"),
+        ("call", ("b",), "alone"),
+    ]
+    assert [(each.attribution.confidence, each.attribution.late) for each in world.told[:2]] == [(0.6, True)] * 2
+
+
+def test_a_forked_process_that_touches_what_another_call_names_works_for_that_one(world: World) -> None:
+    world.ask("a", 1.0)
+    world.do(1.1, pid=200, lineage=(100,), action="fork", argv=())
+    world.writes(1.2)
+    world.answer("a", 1.3)
+    world.ask("b", 2.0, path="/data/named")
+    world.do(2.1, pid=200, lineage=(100,), path="/data/named")
+    assert world.whose() == [("call", ("b", "a"), "argument")]
+
+
+def test_a_process_forked_by_one_of_several_calls_is_told_by_who_answered(world: World) -> None:
+    world.ask("a", 1.0)
+    world.ask("b", 1.0)
+    world.do(1.1, pid=200, lineage=(101,), action="fork", argv=())
+    world.do(1.2, pid=200, lineage=(101,))
+    world.writes(1.3, pid=102)
+    world.answer("a", 1.4)
+    world.writes(1.5, pid=101)
+    world.answer("b", 1.6)
+    world.do(1.7, pid=200, lineage=(101,))
+    assert [calls[0] for _, calls, _ in world.whose()] == ["b", "b"]
+
+
+def test_numbers_of_arguments_are_learned_by_their_place_in_names(world: World) -> None:
+    for number in range(1, 9):
+        world.ask(f"call-{number}", 1.0, n=number)
+    for step in range(4):
+        for number in range(1, 9):
+            world.do(1.1 + step, path=f"/data/9/user-{number}-part-{step}")
+    assert {how for _, _, how in world.whose()} == {"number"}
+    for each in world.told:
+        number = (each.observation.path or "").partition("user-")[2].partition("-")[0]
+        assert each.attribution.calls[0] == f"call-{number}"
+
+
+def test_a_file_that_is_renamed_to_what_a_call_names_is_that_calls(world: World) -> None:
+    world.ask("a", 1.0, path="/data/one")
+    world.ask("b", 1.0, path="/data/two")
+    world.do(1.1, path="/tmp/x81")
+    event = world.reader.take("100  1.2 getpid() = 1")
+    world.told += world.attributor.take(event, [seen(1.2, path="/tmp/x81"), seen(1.2, path="/data/two")])
+    told = world.whose()
+    assert [calls[0] for _, calls, _ in told] == ["b", "b", "b"]
+    assert sorted(how for _, _, how in told) == ["argument", "argument", "target"]
+
+
+def test_a_file_that_two_calls_use_says_nothing(world: World) -> None:
+    world.ask("a", 1.0, path="/data/one")
+    world.ask("b", 1.0, path="/data/two")
+    world.do(1.1, path="/shared", argv=("cat", "/data/one"))
+    world.do(1.2, path="/shared", argv=("cat", "/data/two"))
+    world.do(1.3, path="/shared")
+    assert world.whose()[-1] == ("call", ("a", "b"), "window")
 
 
 @pytest.mark.parametrize("paths", ["", "-paths"])

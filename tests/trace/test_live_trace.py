@@ -220,3 +220,95 @@ async def test_a_server_that_never_opened_the_pipe_holds_nothing_up(monkeypatch:
         await watch.end()
     assert not channel.path.exists()
     server.close()
+
+
+class Judged(World):
+    """A watch whose acts are judged."""
+
+    def __init__(self, seconds: float = PATIENCE) -> None:
+        super().__init__()
+        self.watch._settle_seconds = seconds
+        self.judged: list[tuple[str | None, list[str]]] = []
+        self.watch.judge = lambda seen, _, calls: self.judged.append((seen.path, [call.call_id for call in calls]))
+        self.stdout = f"1<pipe:[{os.fstat(self.server.stdout[0]).st_ino}]>"
+
+
+@contextlib.asynccontextmanager
+async def judged(seconds: float = PATIENCE) -> AsyncIterator[Judged]:
+    world = Judged(seconds)
+    try:
+        world.ask("a")
+        await world.begun()
+        yield world
+    finally:
+        with contextlib.suppress(OSError):
+            os.close(world.strace)
+        await world.watch.end()
+        world.server.close()
+
+
+OPENED = 'openat(AT_FDCWD</>, "{0}", O_RDONLY) = 3<{0}>'
+
+
+async def test_settling_waits_for_the_write_and_judges_what_came_before() -> None:
+    async with judged() as world:
+        settling = asyncio.create_task(world.watch.settle(50))
+        await asyncio.sleep(0)
+        world.trace(OPENED.format("/one"), f'write({world.stdout}, "x", 20) = 20', OPENED.format("/two"))
+        await asyncio.sleep(0)
+        assert not settling.done()
+        world.trace(f'write({world.stdout}, "x", 30) = 30', OPENED.format("/after"))
+        assert await settling
+        assert world.judged == [("/one", ["a"]), ("/two", ["a"])]
+
+
+async def test_a_write_that_does_not_come_in_time_settles_nothing() -> None:
+    async with judged(0.01) as world:
+        assert not await world.watch.settle(50)
+        world.watch._settle_seconds = PATIENCE
+        world.trace(f'write({world.stdout}, "x", 50) = 50')
+        assert await world.watch.settle(50)
+
+
+@pytest.mark.parametrize(
+    ("line", "doubts"),
+    [
+        ('openat(AT_FDCWD</>, "/proc/self/fd/1", O_RDONLY|O_CLOEXEC) = 5<{pipe}>', True),
+        ('openat(AT_FDCWD</>, "/proc/self/fd/1", O_RDWR) = 5<{pipe}>', True),
+        ('open("/dev/stdout", O_RDONLY) = 5<{pipe}>', True),
+        ('openat(AT_FDCWD</>, "/dev/stdout", O_WRONLY|O_CREAT|O_TRUNC, 0666) = 5<{pipe}>', False),
+        ('openat(AT_FDCWD</>, "/proc/self/fd/9", O_RDONLY) = 5<pipe:[1]>', False),
+        ("this is no line of strace's", True),
+    ],
+)
+async def test_what_cannot_be_counted_on_is_doubted(line: str, doubts: bool) -> None:
+    async with judged() as world:
+        world.trace(line.format(pipe=world.stdout[2:-1]), f'write({world.stdout}, "x", 50) = 50')
+        assert await world.watch.settle(50) is not doubts
+
+
+async def test_a_trace_that_ends_settles_nothing() -> None:
+    async with judged() as world:
+        settling = asyncio.create_task(world.watch.settle(50))
+        await asyncio.sleep(0)
+        os.close(world.strace)
+        assert not await settling
+
+
+async def test_lines_wait_in_the_pipe_while_a_call_is_young(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(module, "YOUNG_SECONDS", PATIENCE)
+    async with judged() as world:
+        world.trace('execve("/s", ["s"], 0x1) = 0')
+        async with asyncio.timeout(PATIENCE):
+            while not world.watch.started:
+                await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        world.trace(OPENED.format("/young"))
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert "/young" not in [path for path, _ in world.judged]
+        monkeypatch.setattr(module, "ROOM", 0)
+        async with asyncio.timeout(PATIENCE):
+            while "/young" not in [path for path, _ in world.judged]:
+                await asyncio.sleep(0)

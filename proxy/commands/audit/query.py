@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -204,4 +204,22 @@ def _print_events(events: list[dict[str, Any]]) -> None:
                 value = event[name]
                 text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
                 console.print(f" {printable(name):<{FIELD}} {printable(text)}")
+        for line in doubts(event):
+            console.print(f" {'not certain':<{FIELD}} {printable(line)}")
         console.print()
+
+
+def doubts(event: dict[str, Any]) -> Iterator[str]:
+    """Yield what was seen and may belong to another call, in words."""
+    detail = event.get("detail")
+    detail = detail if isinstance(detail, dict) else {}
+    observations = detail.get("observations")
+    for one in observations if isinstance(observations, list) else [detail]:
+        if not isinstance(one, dict) or not isinstance(sure := one.get("confidence"), int | float) or sure >= 1:
+            continue
+        inner = one.get("seen")
+        seen = inner if isinstance(inner, dict) else one
+        target = seen.get("path") or seen.get("peer") or seen.get("name") or seen.get("host") or seen.get("argv") or ""
+        others = [other for other in one.get("candidates") or () if other != event.get("call_id")]
+        rest = f", or it was {', '.join(map(str, others[:SHOWN_IDS]))}" if others else ""
+        yield f"{seen.get('action')} {target}: {sure:.0%} by {one.get('how')}{rest}"

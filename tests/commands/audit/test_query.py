@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from proxy.audit.event import CallRecord
-from proxy.commands.audit.query import LEAST_TELLING, print_calls
+from proxy.commands.audit.query import LEAST_TELLING, doubts, print_calls
 from tests.commands.conftest import Run, complaint
 from tests.support.audit_fixture import NOW, TRAIL, World, event
 from tests.support.postgres import Postgres
@@ -185,3 +185,17 @@ def test_a_narrow_terminal_has_one_line_a_call_and_loses_what_tells_least_first(
     assert CALL_ID[:13] in row
     assert CALL_ID not in row
     assert all(word in row for word in ("transfer_funds", "deny", "policy_denied", "no-system-files"))
+
+
+def test_what_may_belong_to_another_call_is_said() -> None:
+    sure = {"action": "open", "path": "/a"}
+    guess = {"action": "open", "path": "/b", "confidence": 0.125, "how": "window", "candidates": ["me", "you"]}
+    late = {"action": "connect", "peer": "h:1", "confidence": 0.6, "how": "process"}
+    event = {"call_id": "me", "detail": {"observations": [sure, guess, late, "odd"]}}
+    assert list(doubts(event)) == ["open /b: 12% by window, or it was you", "connect h:1: 60% by process"]
+    found = {
+        "call_id": "me",
+        "detail": {"seen": {"action": "open", "path": "/c"}, "confidence": 0.9, "how": "argument"},
+    }
+    assert list(doubts(found)) == ["open /c: 90% by argument"]
+    assert list(doubts({"detail": None})) == []

@@ -1,0 +1,38 @@
+"""The part of `interlock run` that is imported while the server starts."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.stdio.test_runner import INITIALIZE
+from tests.support.harness import environment
+from tests.support.stdio_harness import recorder, start_run
+
+STARTS = """
+import sys
+from proxy.sandbox import server_process
+start = server_process.start_server
+async def started(launch):
+    print("started", "proxy.gate.gate" in sys.modules, "proxy.runtime.wiring" in sys.modules, file=sys.stderr)
+    return await start(launch)
+server_process.start_server = started
+from proxy.cli import main
+main()
+"""
+
+
+def test_the_server_is_started_before_the_gate_is_imported(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", STARTS, "run", "--state-dir", str(tmp_path), "--trace", "off", "--", "true"]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60, env=environment())
+    assert done.stderr.splitlines()[-1] == "started False False"
+
+
+def test_not_a_byte_goes_to_a_server_whose_policy_does_not_load(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with start_run(tmp_path, recorder(log), "--trace", "off", policy="version: 1\nrules: 3\n") as run:
+        run.send({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": INITIALIZE})
+        assert run.end() == 1
+    assert "rules" in run.errors()
+    assert not log.exists() or log.read_bytes() == b""
