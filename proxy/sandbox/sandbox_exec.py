@@ -126,6 +126,7 @@ class Launcher:
                 self._become_server()
             self.channel.close()
             renounce_capabilities()
+            prctl(PR_SET_DUMPABLE, 0)  # the server runs as the same user: it must not look into us
             _forward_signals(server)
             _let_go_of_streams()
             code = reap_until(server)
@@ -167,8 +168,8 @@ class Launcher:
             if self.report["namespaces"]:
                 self._enter_own_user_namespace()
             self._limit()
-            renounce_capabilities()  # sets no_new_privs, which Landlock and seccomp need
             confined = self.report["namespaces"]
+            renounce_capabilities(bounding=confined)  # sets no_new_privs, which Landlock and seccomp need
             if self.report["landlock"]:
                 rules = [(path, ACCESS[kind]) for path, kind in self.spec["rules" if confined else "rules_outside"]]
                 landlock.restrict(rules, abi=self.report["landlock"], no_tcp=not confined)
