@@ -50,16 +50,18 @@ class Forwarder:
         most: int = MAX_CONNECTIONS,
         allowed: Callable[[str, int], bool] | None = None,
         on_refused: Callable[[str, int], None] = lambda _host, _port: None,
-        destination: Callable[[socket.socket], tuple[str, int]] = original_destination,
+        destination: Callable[[socket.socket], tuple[str, int]] | None = None,
     ) -> None:
         self._proxy = proxy
         self._allowed = allowed  # which hosts and ports may be reached; all where it is None
         self._on_refused = on_refused
-        self._destination = destination
+        self._destination = destination or (lambda connection: original_destination(connection))  # noqa: PLW0108
         self._host_ports = frozenset(host_ports)  # of the machine's loopback, reachable through the proxy
         self._fakes = fakes
         encoded = base64.b64encode(":".join(credentials or ()).encode()).decode()
-        self._credentials = f"Proxy-Authorization: Basic {encoded}\r\n" if credentials else ""
+        self._headers = f"Proxy-Authorization: Basic {encoded}\r\n" if credentials else ""
+        # Names are resolved by the proxy, so it is the proxy that keeps them from leading back to this machine.
+        self._headers += f"Interlock-Confined: {','.join(map(str, sorted(self._host_ports))) or 'none'}\r\n"
         self._say = say
         self._said: set[str] = set()
         self._open = 0
@@ -96,7 +98,7 @@ class Forwarder:
             self._say_once(f"the proxy on {host}:{number} does not answer ({error.strerror or error})")
             return
         try:
-            proxy.write(f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n{self._credentials}\r\n".encode())
+            proxy.write(f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n{self._headers}\r\n".encode())
             async with asyncio.timeout(PROXY_SECONDS):
                 head = await outside.readuntil(b"\r\n\r\n")
             status = head.split(b" ", 2)[1]
@@ -210,7 +212,7 @@ async def serve_sandbox(
         most=256,
         allowed=allowed,
         on_refused=on_refused,
-        destination=original_destination if redirected else _dialled,
+        destination=None if redirected else _dialled,
     )
     made: list[asyncio.Server] = []
     for family in by_family.values():

@@ -174,6 +174,8 @@ class EgressRequest:
     judged_inside: bool = False
     many_names: bool = False
     """Whether many other names of the same site were asked for shortly before."""
+    confined: tuple[int, ...] | None = None
+    """Ports of this machine that are open to a confined agent; None where the agent is not confined."""
 
 
 class Outcome(StrEnum):

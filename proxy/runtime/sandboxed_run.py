@@ -125,6 +125,11 @@ class SandboxedRun:
                 found["missing"] = list(self.report.missing)
         return found
 
+    def close(self) -> None:
+        """Close the ways out."""
+        for server in self._servers:
+            server.close()
+
     async def _serve(self, sockets: list[socket.socket]) -> None:
         from proxy.confine.forwarder import serve_sandbox  # noqa: PLC0415  only servers with a network need it
 

@@ -187,4 +187,6 @@ async def _serve(
         await asyncio.gather(watching, return_exceptions=True)
         if channel is not None:
             channel.hide()
+        if box is not None:
+            box.close()
         await components.close()

@@ -119,7 +119,9 @@ class View:
     def _give(self, path: str, text: str) -> None:
         target = self._base + path
         self._mkdir(os.path.dirname(path))  # noqa: PTH120
-        if os.path.ismount(target) or _is_below_mount(target, self._base):
+        if os.path.islink(target):  # noqa: PTH114
+            raise SandboxError(f"{path} is a link; a file cannot be put in its place")
+        if os.path.exists(target):  # noqa: PTH110
             source = f"{self._base}/.given"
             _write(source, text)
             mount(source, target, None, MS_BIND)
@@ -169,14 +171,6 @@ def _open(path: str) -> int:
     if os.readlink(f"/proc/self/fd/{handle}") != path:  # noqa: PTH115
         raise SandboxError(f"{path} is another file than a moment ago")
     return handle
-
-
-def _is_below_mount(path: str, base: str) -> bool:
-    while path != base:
-        if os.path.ismount(path):
-            return True
-        path = os.path.dirname(path)  # noqa: PTH120
-    return False
 
 
 def _write(path: str, text: str) -> None:
