@@ -75,9 +75,10 @@ def parse_run_flags(words: Sequence[str]) -> RunFlags | None:
 
 def with_sandbox_value(words: Sequence[str]) -> list[str]:
     """Return words in which a `--sandbox` without a value has one: `auto`."""
+    following = [*words[1:], ""][: len(words)]
     return [
         f"{word}=auto" if word == "--sandbox" and (not after or after.startswith("-")) else word
-        for word, after in zip(words, [*words[1:], ""], strict=True)
+        for word, after in zip(words, following, strict=True)
     ]
 
 
