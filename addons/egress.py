@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from proxy.gate.gate import Gate
 
 log = structlog.get_logger("interlock.egress")
+# In a CONNECT of `interlock confine` and of sandboxes: the ports of this machine that the agent may reach.
+CONFINED = "Interlock-Confined"
 
 
 class _Caller(NamedTuple):
@@ -66,11 +68,15 @@ class Egress:
         self._guard = guard
         self._gate = gate
         self._clients: WeakKeyDictionary[Client, dict[tuple[str, int], _Destination]] = WeakKeyDictionary()
+        self._confined: WeakKeyDictionary[Client, tuple[int, ...]] = WeakKeyDictionary()
 
     async def http_connect(self, flow: http.HTTPFlow) -> None:
         """Refuse a tunnel to where nothing may go."""
         if flow.response is not None:
             return
+        if (said := flow.request.headers.get(CONFINED)) is not None:
+            # Whoever says so only gets less: there is nothing to prove.
+            self._confined[flow.client_conn] = tuple(int(port) for port in said.split(",") if port.strip().isdigit())
         await self._judge(flow, judged_inside=True)
         if flows.may_leave(flow):
             return
@@ -132,7 +138,13 @@ class Egress:
         destination = self._destination(flow.client_conn, (flow.request.host, flow.request.port))
         claim = _claim(flow, destination)
         request = EgressRequest(
-            claim.host, flow.request.port, claim.method, claim.addresses, claim.agent, judged_inside
+            claim.host,
+            flow.request.port,
+            claim.method,
+            claim.addresses,
+            claim.agent,
+            judged_inside,
+            confined=self._confined.get(flow.client_conn),
         )
         judgement = await self._guard.judge(request, proven=claim.proven)
         if judgement.allowed:
@@ -165,7 +177,10 @@ class Egress:
         # One connection may carry the requests of several names and agents: it is opened if all of them may use it,
         # to the addresses that are left after the last.
         for caller in sorted(callers):
-            request = EgressRequest(caller.host, port, None, addresses, caller.agent, judged_inside=True)
+            confined = self._confined.get(data.client)
+            request = EgressRequest(
+                caller.host, port, None, addresses, caller.agent, judged_inside=True, confined=confined
+            )
             decision, addresses = await self._guard.judge(request)
             if decision.outcome is not Outcome.ALLOW:
                 data.server.error = self._refused(caller, port, decision)

@@ -23,6 +23,7 @@ class NoServersError(ConfigError):
     """A configuration that lists no servers."""
 
 
+SANDBOX = "--sandbox="
 MAX_NAME = 200
 URL_KEYS = ("url", "serverUrl", "httpUrl", "uri")
 BY_URL = "it is reached by URL, not started: start the client with `interlock exec` or `interlock confine`"
@@ -123,7 +124,10 @@ def syntax_of(suffix: str) -> Syntax:
 
 
 def wrap(text: str, interlock: Sequence[str], syntax: Syntax = JSON) -> Rewritten:
-    """Put `interlock run` before the command of every stdio server. Raises ConfigError."""
+    """Put `interlock run` before the command of every stdio server. Raises ConfigError.
+
+    `interlock` are the words that start it; a `--sandbox=…` among them becomes a flag of `run`.
+    """
     changed: list[str] = []
     unchanged: dict[str, str] = {}
     for position, server in enumerate(_servers(syntax.parse(text), syntax)):
@@ -165,15 +169,17 @@ def prefixes(text: str, syntax: Syntax = JSON) -> list[list[str]]:
 
 
 def prefix_of(server: Server) -> list[str] | None:
-    """Return the words before `run` in a server that was wrapped as here; None if it was not."""
+    """Return the words before `run` in a server that was wrapped as here, and its `--sandbox`; None if it was not."""
     try:
         words = server.words() if server.command is not None else []
     except ConfigError:
         return None
     for prefix in (words[:1], words[:3]):
         rest = words[len(prefix) :]
-        if _is_interlock(prefix) and rest[:2] == ["run", "--server-name"] and rest[3:4] == ["--"] and rest[4:]:
-            return prefix
+        flags = [word for word in rest[3:4] if word.startswith(SANDBOX)]
+        end = 3 + len(flags)
+        if _is_interlock(prefix) and rest[:2] == ["run", "--server-name"] and rest[end : end + 1] == ["--"]:
+            return [*prefix, *flags] if rest[end + 1 :] else None
     return None
 
 
@@ -244,7 +250,9 @@ def _rewrite(text: str, syntax: Syntax, position: int, interlock: Sequence[str] 
     server = servers[position]
     before = server.words()
     if interlock is not None:
-        front = [*interlock, "run", "--server-name", server.name, "--"]
+        flags = [word for word in interlock if word.startswith(SANDBOX)]
+        ours = [word for word in interlock if word not in flags]
+        front = [*ours, "run", "--server-name", server.name, *flags, "--"]
         edits, expected = _wrapping(tree, syntax, server, front), [*front, *before]
     else:
         gone = len(prefix_of(server) or ()) + 4

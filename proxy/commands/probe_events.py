@@ -9,7 +9,7 @@ from proxy.audit.local_log_files import RunLog
 from proxy.core.ids import new_id
 from proxy.core.model import AuditEvent
 from proxy.gate.event_recorder import RECORDED
-from proxy.runtime.wiring import open_masker
+from proxy.runtime.preload import open_masker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,6 +13,7 @@ from proxy.audit.backlog import Backlog, read_backlog
 from proxy.commands.options import AsJson, ConfigFile, StateDir, state_folder
 from proxy.commands.terminal import count, print_json_lines, print_pairs, printable, printable_lines, stdout_console
 from proxy.commands.time_format import format_time
+from proxy.sandbox.kernel_support import find_support
 from proxy.system import run_file
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ EPILOG = "Example:  interlock status --json"
 def status(state_dir: StateDir = None, config: ConfigFile = None, as_json: AsJson = False) -> None:  # noqa: FBT002
     """Show whether the proxy runs, where it listens and which policy is in force.
 
-    It also shows the workers, the health address, and how many audit events wait for the store.
+    It also shows the workers, the health address, how many audit events wait for the store, and what
+    a sandbox of `interlock run` can hold on this system.
 
     Exit code: 0 if it runs with the policy on disk, 1 if it does not run or uses an older policy
     because the one on disk is invalid.
@@ -35,6 +37,7 @@ def status(state_dir: StateDir = None, config: ConfigFile = None, as_json: AsJso
     running, audit = run_file.read(folder), read_backlog(folder, time.time())
     if as_json:
         report = {"running": running is not None, **(asdict(running) if running else {}), "audit": asdict(audit)}
+        report["sandboxes"] = asdict(find_support())
         print_json_lines([report])
     else:
         _show(running, audit, printable(folder))
@@ -48,7 +51,8 @@ def _show(running: RunningProxy | None, audit: Backlog, folder: str) -> None:
     else:
         typer.echo(f"interlock runs (process {running.pid}, since {format_time(running.started)} UTC).")
     facts = _facts(running) if running is not None else []
-    print_pairs((name, printable(value)) for name, value in [*facts, ("audit", _backlog(audit))])
+    facts += [("audit", _backlog(audit)), ("sandboxes", str(find_support()))]
+    print_pairs((name, printable(value)) for name, value in facts)
     console = stdout_console()
     for title, problem in _problems(running, audit):
         console.print(Text.assemble((title, "bold red"), f": {printable_lines(problem)}"), soft_wrap=True)

@@ -24,6 +24,7 @@ from proxy.confine.forwarder import start_gateway
 from proxy.confine.namespace_setup import ListeningSockets, arrange_files, arrange_network
 from proxy.confine.seccomp import install_filter
 from proxy.sandbox import namespaces
+from proxy.sandbox.kernel_calls import join_new_session_keyring
 from proxy.sandbox.process_reaper import FORWARDED, NOT_EXECUTABLE, NOT_FOUND, RESTORED, exit_code, reap_until
 
 if TYPE_CHECKING:
@@ -150,6 +151,7 @@ def _keep(plan: Confinement, channel: socket.socket, mask: set[int]) -> NoReturn
     code = NOT_STARTED
     try:
         outside = os.getppid()
+        join_new_session_keyring()  # ours may hold keys of the person at the terminal
         namespaces.enter_user_namespace(0, 0)  # first: in it, an ordinary user may make the others
         namespaces.enter_private_namespaces()
         namespaces.die_with_parent(outside, NOT_STARTED)

@@ -93,6 +93,8 @@ class Context:
     """The path and query of the request. It may hold secrets, so it is never recorded."""
     traceparent: str | None = None
     """The HTTP header of that name, as it came."""
+    sandbox: JsonObject | None = None
+    """What holds of a local server's sandbox; None where it has none."""
 
 
 @frozen()
@@ -172,6 +174,8 @@ class EgressRequest:
     judged_inside: bool = False
     many_names: bool = False
     """Whether many other names of the same site were asked for shortly before."""
+    confined: tuple[int, ...] | None = None
+    """Ports of this machine that are open to a confined agent; None where the agent is not confined."""
 
 
 class Outcome(StrEnum):

@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 log = structlog.get_logger("interlock.egress")
 
 UNJUDGED: Final = Decision(Outcome.DENY, "internal_error", message="The destination could not be checked.")
+OWN_MACHINE: Final = Decision(
+    Outcome.DENY,
+    "egress_loopback",
+    message="This leads to the proxy's own machine, which a confined agent reaches by `--host-port` or a rule alone.",
+)
 LOOK_UP_SECONDS: Final = 10.0
 REMEMBER_SECONDS: Final = 5.0
 MAX_REMEMBERED: Final = 1024
@@ -77,6 +82,17 @@ class EgressGuard:
             return Judgement(UNJUDGED)
 
     async def _judge(self, request: EgressRequest) -> Judgement:
+        judgement = await self._judge_by_policy(request)
+        return Judgement(OWN_MACHINE) if judgement.allowed and self._comes_back(request, judgement) else judgement
+
+    def _comes_back(self, request: EgressRequest, judgement: Judgement) -> bool:
+        """Return whether a confined agent would reach this machine itself, by whatever name, without being let."""
+        if request.confined is None or request.port in request.confined:
+            return False
+        addresses = judgement.addresses or request.addresses or (request.host.strip("[]"),)
+        return any(map(is_local, addresses)) and not self.policy().egress.names(judgement.decision)
+
+    async def _judge_by_policy(self, request: EgressRequest) -> Judgement:
         egress = self.policy().egress
         if egress.counts_names and self._names.is_one_too_many(request):
             request = replace(request, many_names=True)

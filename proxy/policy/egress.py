@@ -114,6 +114,12 @@ class CompiledEgress:
         redactions = (*redactions_of(rule.rule for rule in hits), *self._secrets(live))
         return replace(allowed, shadow=shadow, redactions=redactions)
 
+    def names(self, decision: Decision) -> bool:
+        """Return whether a rule that allowed a request names its hosts or addresses, and not just everything."""
+        matched = [each.rule for each in self._rules if each.id in decision.matched]
+        allows = [rule for rule in matched if rule.action == "allow" and rule.mode != "shadow"]
+        return any(rule.cidrs or (rule.hosts and "*" not in rule.hosts) for rule in allows)
+
     def _secrets(self, live: Sequence[CompiledEgressRule]) -> tuple[Redaction, ...]:
         """Return what happens to secrets in a request: the strictest of the rules, or what the section says."""
         given = [(rule.rule.secrets, rule.id) for rule in live if rule.rule.secrets is not None]

@@ -26,6 +26,7 @@ from proxy.policy.rules import (
     RuleTest,
     TwoPhaseRule,
 )
+from proxy.sandbox.profile import SandboxLimits, SandboxProfile, ToolProfile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -164,6 +165,9 @@ _MODELS: Final = (
     FlowTest,
     ObservedRule,
     ActTest,
+    SandboxProfile,
+    SandboxLimits,
+    ToolProfile,
 )
 
 

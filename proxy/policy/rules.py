@@ -12,6 +12,7 @@ from pydantic import AfterValidator, Discriminator, Field, StrictBool, StrictInt
 from proxy.core.proposals import How  # noqa: TC001  pydantic reads annotations when it runs
 from proxy.policy.carried import CHECKS, HOST_CHECKS
 from proxy.policy.conditions import (
+    Glob,
     Network,
     NonEmptyList,
     NonEmptyStr,
@@ -27,6 +28,7 @@ from proxy.policy.incoming import IncomingRule  # noqa: TC001  pydantic reads an
 from proxy.policy.limit_values import Amount, Per, Sum, Window  # noqa: TC001  pydantic reads annotations when it runs
 from proxy.policy.observed import ObservedRule
 from proxy.policy.rule_parts import Annotations, ByPeople, Globs, Mode, NamedRule, People, TestCall
+from proxy.sandbox.profile import SandboxProfile  # noqa: TC001  pydantic reads annotations when it runs
 
 
 def _check_home(text: str) -> str:
@@ -460,3 +462,7 @@ class PolicyFile(Strict):
     def observed_rules(self) -> list[ObservedRule]:
         """The rules on what servers are observed to do."""
         return [rule for rule in self.rules if isinstance(rule, ObservedRule)]
+
+    sandbox: dict[Glob, SandboxProfile] = Field(
+        default_factory=dict, description="What local servers may touch: a profile by server name, with globs."
+    )

@@ -28,7 +28,8 @@ from proxy.errors import ConfigError
 from proxy.gate.gate import Gate, OpenFlows
 from proxy.gate.limits import CallLimits
 from proxy.runtime.halt_watcher import read_halts
-from proxy.runtime.wiring import flow_key, open_limits, open_marks, preload
+from proxy.runtime.preload import preload
+from proxy.runtime.wiring import flow_key, open_limits, open_marks
 from proxy.store.open_store import open_database
 from proxy.system.terminal_text import printable_lines
 

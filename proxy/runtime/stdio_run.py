@@ -14,16 +14,21 @@ from proxy.config import Settings, load_settings
 from proxy.core.ids import new_id
 from proxy.core.model import Context, Principal
 from proxy.errors import ConfigError, StartError, TracingError
+from proxy.policy.home import own_home
+from proxy.runtime.preload import policy_cache, preload
 from proxy.sandbox.process_reaper import kill_descendants, set_subreaper
-from proxy.sandbox.server_process import Launch, plan_launch, start_server
+from proxy.sandbox.server_process import Launch, ServerProcess, plan_launch, start_server
 from proxy.trace.server_name import server_name as name_server
 from proxy.trace.tamper_guard import forbid_inspection
 from proxy.trace.tracer import TracePipe, find_strace, under_strace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from proxy.commands.run_flags import RunFlags
+    from proxy.runtime.preload import Preloaded
+    from proxy.runtime.sandboxed_run import SandboxedRun
 
 MAX_NAME = 200
 type Say = Callable[[str], None]
@@ -61,11 +66,26 @@ def run_server(given: RunFlags) -> int:
     except _CannotTraceError:
         return 1
     context = Context(Principal(settings.default_agent), name, transport="stdio", session=new_id())
+    flags_of_sandbox = (given.sandbox, given.config)
     # Before the server starts: its orphaned processes come to us and end with us, and it cannot read our memory,
     # where the keys are, through /proc or ptrace.
     set_subreaper()
     forbid_inspection()
-    return asyncio.run(_serve(settings, context, launch, strace, say))
+    return asyncio.run(_serve(settings, context, launch, strace, say, flags_of_sandbox))
+
+
+def _sandbox(
+    settings: Settings, preloaded: Preloaded, server: str, launch: Launch, asked: tuple[str | None, Path | None]
+) -> SandboxedRun | None:
+    """Return the server's sandbox; None where neither the policy nor the command line asks for one."""
+    flag, config = asked
+    policy = preloaded.policy.current()
+    if flag is None and not policy.sandboxes:
+        return None
+    from proxy.runtime.sandboxed_run import choose_sandbox, prepare_sandbox  # noqa: PLC0415  most servers have none
+
+    chosen = choose_sandbox(flag, policy, server, launch.argv, policy_cache(settings))
+    return None if chosen is None else prepare_sandbox(chosen, launch, settings, config)
 
 
 def _say(text: str) -> None:
@@ -92,18 +112,48 @@ def _strace(trace: str, name: str, say: Say) -> str | None:
         return None
 
 
-async def _serve(settings: Settings, context: Context, launch: Launch, strace: str | None, say: Say) -> int:
-    channel = TracePipe() if strace is not None else None
-    traced = launch if strace is None or channel is None else under_strace(launch, strace, channel.path)
-    # At once: it starts while we import, and read the policy. Until that is done, not a byte goes to it.
-    server = await start_server(traced)
-    try:
-        from proxy.runtime.stdio_gate import serve  # noqa: PLC0415  slow to import, and the server starts meanwhile
+class _ServerStart:
+    """Starts the server, once; the traced and sandboxed one where it is."""
 
-        return await serve(settings, context, launch, server, channel, say)
+    def __init__(self, launch: Launch) -> None:
+        self._launch = launch
+        self.server: ServerProcess | None = None
+
+    async def __call__(self) -> ServerProcess:
+        if self.server is None:
+            self.server = await start_server(self._launch)
+        return self.server
+
+
+async def _serve(
+    settings: Settings,
+    context: Context,
+    launch: Launch,
+    strace: str | None,
+    say: Say,
+    sandbox: tuple[str | None, Path | None],
+) -> int:
+    # Before the server starts: the policy may have a sandbox for it.
+    preloaded = preload(settings, own_home(launch.argv, os.environ))
+    box = _sandbox(settings, preloaded, context.server, launch, sandbox)
+    channel = TracePipe() if strace is not None else None
+    command = box.launch if box is not None else launch
+    if strace is not None and channel is not None:
+        command = under_strace(command, strace, channel.path, sandboxed=box is not None and box.confines)
+    start = _ServerStart(command)
+    try:
+        if box is None:
+            # Until the gate is there, not a byte goes to it. A sandboxed server waits for what holds it.
+            await start()
+        from proxy.runtime.stdio_gate import StdioGate  # noqa: PLC0415  slow to import, and the server starts meanwhile
+
+        return await StdioGate(settings, context, preloaded, say, channel, box).serve(start)
     finally:
-        await server.clean_up()
+        if start.server is not None:
+            await start.server.clean_up()
         # If the server killed its reaper, its children became ours: end them before their pipes close.
         kill_descendants(os.getpid())
         if channel is not None:
             channel.hide()
+        if box is not None:
+            box.close()

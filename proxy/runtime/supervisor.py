@@ -27,7 +27,7 @@ from proxy.metrics.http_server import BACKLOG, HealthServer
 from proxy.policy.reloader import describe_refusal
 from proxy.runtime.console_process import ConsoleProcess
 from proxy.runtime.health_report import HealthReport
-from proxy.runtime.wiring import preload
+from proxy.runtime.preload import preload
 from proxy.runtime.worker import Worker, WorkerContext
 from proxy.runtime.worker_process import FORWARDED_SIGNALS, Channel, WorkerProcess, fork_worker
 from proxy.store.halt_file import HaltFile

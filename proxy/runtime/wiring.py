@@ -6,8 +6,6 @@ import asyncio
 import hashlib
 import os
 import time
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import structlog
@@ -24,12 +22,9 @@ from proxy.gate.limits import CallLimits
 from proxy.gate.tool_catalog import ToolCatalog
 from proxy.gate.two_phase import TwoPhase
 from proxy.identity.token_file import OperatorTokens
-from proxy.injection import prepare as prepare_injection
-from proxy.policy.reloader import LivePolicy
-from proxy.redact import builtin
-from proxy.redact.reloader import LiveMasker
 from proxy.runtime.halt_watcher import HaltWatcher, read_halts
 from proxy.runtime.pin_watcher import watch_approvals
+from proxy.runtime.preload import Preloaded, preload
 from proxy.store.flow_store import FlowMarks
 from proxy.store.flow_windows import WINDOWS_FILE, WindowFile
 from proxy.store.halt_file import HaltFile
@@ -39,14 +34,12 @@ from proxy.store.limit_store_sqlite import LIMITS_FILE, SqliteLimits
 from proxy.store.open_store import check_at_start, open_database, tell_of_changes
 from proxy.store.pin_files import PinFiles
 from proxy.store.proposal_store import Proposals
-from proxy.store.queries import Queries
-from proxy.system.secret_files import FileCache, SealedCache, read_or_make_key
+from proxy.system.secret_files import read_or_make_key
 from proxy.twophase.keys import open_keys
 from proxy.wire.sse_ping_carrier import KEY_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
     from proxy.audit.local_log import LocalLog
     from proxy.config import Settings
@@ -55,60 +48,12 @@ if TYPE_CHECKING:
     from proxy.core.limits import LimitStore
     from proxy.gate.halts import ActiveHalts
     from proxy.notify.notifier import Notifier
-    from proxy.policy.decide import CompiledPolicy
     from proxy.store.database import Database
     from proxy.twophase.sampler import Sampler
 
 log = structlog.get_logger("interlock.flows")
-MASK_KEY_BYTES = 32
 READ_SECONDS = 1.0
 SWEEP_SECONDS = 60.0
-CACHE_KEY_BYTES = 32
-
-
-@dataclass(frozen=True, slots=True)
-class Preloaded:
-    """What is expensive to load and safe to share over a fork: no thread, no connection, no event loop."""
-
-    policy: LivePolicy
-    masker: LiveMasker
-
-
-def open_masker(state_dir: Path) -> LiveMasker:
-    key = read_or_make_key(state_dir / "keys" / "mask.key", MASK_KEY_BYTES)
-    return LiveMasker(key, cache=FileCache(state_dir / "cache"))
-
-
-def preload(settings: Settings, home: str | None = None) -> Preloaded:
-    """Load the policy, compile its detectors and read the SQL statements. Raises ConfigError or PolicyError.
-
-    `home` is the home of whoever runs the server, where it is known.
-    """
-    Queries.load_all()
-    masker = open_masker(settings.state_dir)
-    key = read_or_make_key(settings.state_dir / "keys" / "policy-cache.key", CACHE_KEY_BYTES)
-    policy = LivePolicy(
-        settings.policy,
-        prepare=lambda policy: _prepare(policy, masker, settings.state_dir),
-        book=builtin(),
-        parsed=SealedCache(settings.state_dir / "policy-cache", key),
-        home=home,
-        also=settings.profile_files,
-    )
-    return Preloaded(policy, masker)
-
-
-def _prepare(policy: CompiledPolicy, masker: LiveMasker, state_dir: Path) -> Callable[[], None]:
-    """Compile what a policy needs before it is in force; return what puts it in force."""
-    if not policy.incoming and policy.pins.drift != "tolerant":
-        return masker.prepare(policy.detectors)
-    # Both take seconds where there is no cache yet, and compiling gives up the interpreter lock: at the same time. The
-    # thread has ended when this returns, so workers may be forked.
-    with ThreadPoolExecutor(1, "interlock-compiler") as compiler:
-        compiled = compiler.submit(prepare_injection, FileCache(state_dir / "cache"))
-        in_force = masker.prepare(policy.detectors)
-        compiled.result()
-    return in_force
 
 
 class Components:

@@ -38,7 +38,7 @@ from proxy.errors import ConfigError
 from proxy.identity.ca import Authority
 from proxy.identity.token_file import AgentTokens
 from proxy.metrics.counters import CONNECTIONS, STREAMS, UNDER_WAY, CountingSink, WorkerCounters
-from proxy.runtime.wiring import Components, Preloaded
+from proxy.runtime.wiring import Components
 from proxy.runtime.worker_process import Channel, WorkerStatus
 from proxy.store.shared_calls import SharedCalls
 from proxy.system.secret_files import read_or_make_key
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
     from proxy.admin_api.sockets import Listeners
     from proxy.config import Settings
+    from proxy.runtime.preload import Preloaded
     from proxy.system.listen_ports import Address
 
 log = structlog.get_logger("interlock")

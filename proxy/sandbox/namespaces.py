@@ -19,6 +19,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from proxy.sandbox.kernel_calls import join_new_session_keyring
 from proxy.sandbox.process_reaper import PR_SET_PDEATHSIG, prctl
 
 MS_BIND, MS_REC, MS_PRIVATE = 0x1000, 0x4000, 1 << 18
@@ -230,6 +231,7 @@ def route_all_to_loopback(own_address: str | None = None) -> None:
 
 def isolate() -> None:
     """Return as the first process in namespaces of our own; the original process waits. Raises NamespaceError."""
+    join_new_session_keyring()  # the launcher's may hold its owner's keys
     try:
         enter_user_namespace(0, 0)
     except NamespaceError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,8 @@ from proxy.core.model import Call
 from proxy.gate.behaviour import denial_of
 from proxy.gate.halts import covers
 from proxy.sandbox.process_reaper import FORWARDED, NOT_EXECUTABLE, NOT_FOUND
+from proxy.sandbox.sandbox_exec import NOT_CONFINED
+from proxy.sandbox.sandboxed_start import SandboxRefusedError
 from proxy.stdio.session import Session
 from proxy.trace.observed_act import as_act
 from proxy.wire.stdio_lines import LineSplitter, TooLong
@@ -58,6 +60,7 @@ class StdioRunner:
     watch: LiveTrace | None = None  # where it is traced; a server whose trace ends before it does is killed
     behaviour: Behaviour | None = None  # where rules may judge what the server does
     say: Callable[[str], None] = _say
+    release: Callable[[], Awaitable[JsonObject]] | None = None  # of a sandboxed server, which waits for it
     _session: Session | None = None
     _server: ServerProcess | None = None
     _notifying: asyncio.Task[None] | None = None
@@ -66,6 +69,8 @@ class StdioRunner:
     async def run(self, server: ServerProcess) -> int:
         """Serve until the server or the client ends; return the server's exit code."""
         self._server = server
+        if self.release is not None and not await self._let_begin(server, self.release):
+            return NOT_CONFINED
         watch = self.watch
         on_request = watch.request_sent if watch else None
         self._session = session = Session(self.gate, self.context, self.outlet.write, server.write, on_request)
@@ -93,6 +98,16 @@ class StdioRunner:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _let_begin(self, server: ServerProcess, release: Callable[[], Awaitable[JsonObject]]) -> bool:
+        """Return whether the sandbox holds, so that the server may begin; else it never does."""
+        try:
+            self.context = replace(self.context, sandbox=await release())
+        except SandboxRefusedError as error:
+            self.say(f"interlock run: {self.context.server!r} was not started: {error}")
+            await server.clean_up()
+            return False
+        return True
 
     async def _pump_back(self, server: ServerProcess, session: Session) -> None:
         splitter, watch, behaviour = LineSplitter(self.answer_limit), self.watch, self.behaviour

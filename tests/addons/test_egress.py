@@ -25,6 +25,22 @@ if TYPE_CHECKING:
     from mitmproxy import http
 
 
+async def test_a_tunnel_of_a_confined_agent_does_not_lead_back_to_this_machine() -> None:
+    for said, allowed in (("none", False), ("80", True), ("8000,80", True), ("x", False), (None, True)):
+        scene = Scene()
+        scene.names["name.test"] = ("127.0.0.1",)
+        if said is not None:
+            scene.flow.request.headers["Interlock-Confined"] = said
+        await scene.addon.http_connect(scene.flow)
+        assert (scene.flow.response is None) is allowed, said
+        if allowed:
+            continue
+        # Nor does a request inside of it, on the same connection.
+        scene.flow.response = None
+        await scene.addon.requestheaders(scene.flow)  # type: ignore[misc]
+        assert not flows.may_leave(scene.flow)
+
+
 class Sink:
     def __init__(self) -> None:
         self.events: list[AuditEvent] = []

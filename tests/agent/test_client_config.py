@@ -443,3 +443,13 @@ def test_comments_and_trailing_commas_stay_where_they_are() -> None:
 
 def test_a_server_without_a_command_is_left_alone() -> None:
     assert wrap('{"servers": {"a": {}}}', NAME).unchanged == {"a": "it has no command"}
+
+
+def test_a_server_is_put_into_a_sandbox_and_taken_out_again() -> None:
+    text = '{"mcpServers": {"files": {"command": "npx", "args": ["server"]}}}'
+    done = wrap(text, ["/bin/interlock", "--sandbox=auto"])
+    expected = ["run", "--server-name", "files", "--sandbox=auto", "--", "npx", "server"]
+    assert json.loads(done.text)["mcpServers"]["files"] == {"command": "/bin/interlock", "args": expected}
+    assert wrap(done.text, ["/bin/interlock"]).changed == ()
+    assert json.loads(unwrap(done.text).text) == json.loads(text)
+    assert prefixes(done.text) == [["/bin/interlock", "--sandbox=auto"]]

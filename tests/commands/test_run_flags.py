@@ -9,7 +9,14 @@ from typer.main import get_command
 
 from proxy.commands import policy
 from proxy.commands.command_tree import app
-from proxy.commands.run_flags import COMPLETION, DecideFlags, RunFlags, parse_decide_flags, parse_run_flags
+from proxy.commands.run_flags import (
+    COMPLETION,
+    DecideFlags,
+    RunFlags,
+    parse_decide_flags,
+    parse_run_flags,
+    with_optional_value,
+)
 
 PLAIN = [
     ["--", "true"],
@@ -125,3 +132,21 @@ def test_paths_are_paths() -> None:
     flags = parse_run_flags(["--policy", "p.yaml", "--", "true"])
     assert flags is not None
     assert flags.policy == Path("p.yaml")
+
+
+@pytest.mark.parametrize(
+    ("words", "sandbox"),
+    [
+        (["--sandbox", "--", "x"], "auto"),
+        (["--sandbox", "--trace", "off", "--", "x"], "auto"),
+        (["--sandbox", "node", "--", "x"], "node"),
+        (["--sandbox=require:./p.yaml", "--", "x"], "require:./p.yaml"),
+        (["--", "x", "--sandbox"], None),
+    ],
+)
+def test_a_sandbox_may_have_no_value(words: list[str], sandbox: str | None) -> None:
+    flags = parse_run_flags(words)
+    assert flags is not None
+    assert flags.sandbox == sandbox
+    assert with_optional_value(["run", *words])[0] == "run"
+    assert with_optional_value(["exec", "--sandbox"]) == ["exec", "--sandbox"]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import Any
 
 import pytest
 
+from proxy.sandbox.kernel_support import find_support
 from tests.daemon.reload import replace_policy, wait_for
 from tests.support.harness import DENY_ALL_DANGER, Interlock, interlock_cli, start_interlock
 
@@ -29,6 +31,7 @@ def test_a_running_proxy_is_described(interlock: Interlock):
     code, run = told(interlock)
     assert code == 0
     assert run.pop("audit") == {"events": 0, "lag_seconds": None, "rejected": 0, "problems": []}
+    assert run.pop("sandboxes") == asdict(find_support())
     assert run == {"running": True, **interlock.run, "policy_problem": None}
     shown = interlock.cli("status")
     assert shown.returncode == 0

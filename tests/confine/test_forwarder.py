@@ -98,6 +98,7 @@ async def test_a_tunnel_is_opened_in_the_agents_name_and_carries_all_of_both_way
         assert await reader.read() == sent + b"end"
     credentials = base64.b64encode(b"bot:ilk_1").decode()
     lines = ["CONNECT 203.0.113.9:443 HTTP/1.1", "Host: 203.0.113.9:443", f"Proxy-Authorization: Basic {credentials}"]
+    lines.append("Interlock-Confined: none")
     assert asked == ["\r\n".join([*lines, "", ""]).encode()]
 
 

@@ -53,6 +53,26 @@ async def test_the_same_port_of_another_machine_may_be_reached():
     assert (await guard(("0.0.0.0", 8080)).judge(EgressRequest("192.0.2.7", 8080, "GET"))).allowed
 
 
+CONFINED = {"rules": [{"id": "all", "action": "allow", "hosts": ["*"]}]}
+
+
+@pytest.mark.parametrize("section", [{}, CONFINED])
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.5", "own.test", "::1", "::ffff:127.0.0.1", "0.0.0.0"])
+async def test_a_confined_agent_does_not_reach_this_machine_by_any_name(host, section):
+    NAMES["localhost"] = ("127.0.0.1", "::1")
+    judgement = await guard(**section).judge(EgressRequest(host, 5432, "GET", confined=()))
+    assert (judgement.allowed, judgement.decision.reason) == (False, "egress_loopback")
+    # Whoever is not confined keeps what it had.
+    assert (await guard(**section).judge(EgressRequest(host, 5432, "GET"))).allowed
+
+
+async def test_a_confined_agent_reaches_a_port_that_was_named_a_host_that_a_rule_names_and_everybody_else():
+    assert (await guard().judge(EgressRequest("own.test", 5432, "GET", confined=(5432,)))).allowed
+    named = {"rules": [{"id": "own", "action": "allow", "hosts": ["own.test"]}]}
+    assert (await guard(**named).judge(EgressRequest("own.test", 5432, "GET", confined=()))).allowed
+    assert (await guard().judge(EgressRequest("far.test", 5432, "GET", confined=()))).allowed
+
+
 async def test_a_failure_is_a_denial():
     judgement = await guard().judge(EgressRequest("not-in-names.test", 80, "GET"))
     assert (judgement.allowed, judgement.decision.reason) == (False, "internal_error")

@@ -16,7 +16,7 @@ from proxy.core.model import Answer, Context, Forward, Principal
 from proxy.errors import ConfigError, PolicyError
 from proxy.gate.tool_pins import approve
 from proxy.policy import reloader
-from proxy.runtime import pin_watcher, wiring
+from proxy.runtime import pin_watcher
 from proxy.runtime.wiring import Components
 from tests.support.harness import DENY_ALL_DANGER
 from tests.support.proposal_fixture import new_proposal
@@ -151,17 +151,3 @@ async def _until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE):
         while not holds():
             await asyncio.sleep(0.01)
-
-
-def test_patterns_of_incoming_text_that_cannot_be_compiled_stop_the_start(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert settings.policy is not None
-    settings.policy.write_text("version: 1\ndefault: allow\nincoming:\n  - {id: a, action: withhold}\n")
-
-    def fail(_cache: object) -> None:
-        raise MemoryError("no room for patterns")
-
-    monkeypatch.setattr(wiring, "prepare_injection", fail)
-    with pytest.raises((PolicyError, MemoryError)):
-        wiring.preload(settings)

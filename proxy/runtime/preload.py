@@ -1,0 +1,74 @@
+"""Loads what takes longest to load before anything serves: the policy, its detectors, and the SQL statements."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from proxy.injection import prepare as prepare_injection
+from proxy.policy.reloader import LivePolicy
+from proxy.redact import builtin
+from proxy.redact.reloader import LiveMasker
+from proxy.store.queries import Queries
+from proxy.system.secret_files import FileCache, SealedCache, read_or_make_key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from proxy.config import Settings
+    from proxy.policy.decide import CompiledPolicy
+
+MASK_KEY_BYTES = 32
+CACHE_KEY_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Preloaded:
+    """What is expensive to load and safe to share over a fork: no thread, no connection, no event loop."""
+
+    policy: LivePolicy
+    masker: LiveMasker
+
+
+def open_masker(state_dir: Path) -> LiveMasker:
+    key = read_or_make_key(state_dir / "keys" / "mask.key", MASK_KEY_BYTES)
+    return LiveMasker(key, cache=FileCache(state_dir / "cache"))
+
+
+def preload(settings: Settings, home: str | None = None) -> Preloaded:
+    """Load the policy, compile its detectors and read the SQL statements. Raises ConfigError or PolicyError.
+
+    `home` is the home of whoever runs the server, where it is known.
+    """
+    Queries.load_all()
+    masker = open_masker(settings.state_dir)
+    policy = LivePolicy(
+        settings.policy,
+        prepare=lambda policy: _prepare(policy, masker, settings.state_dir),
+        book=builtin(),
+        parsed=policy_cache(settings),
+        home=home,
+        also=settings.profile_files,
+    )
+    return Preloaded(policy, masker)
+
+
+def policy_cache(settings: Settings) -> SealedCache:
+    """Return the cache of parsed policy files and sandbox profiles."""
+    key = read_or_make_key(settings.state_dir / "keys" / "policy-cache.key", CACHE_KEY_BYTES)
+    return SealedCache(settings.state_dir / "policy-cache", key)
+
+
+def _prepare(policy: CompiledPolicy, masker: LiveMasker, state_dir: Path) -> Callable[[], None]:
+    """Compile what a policy needs before it is in force; return what puts it in force."""
+    if not policy.incoming and policy.pins.drift != "tolerant":
+        return masker.prepare(policy.detectors)
+    # Both take seconds where there is no cache yet, and compiling gives up the interpreter lock: at the same time. The
+    # thread has ended when this returns, so workers may be forked.
+    with ThreadPoolExecutor(1, "interlock-compiler") as compiler:
+        compiled = compiler.submit(prepare_injection, FileCache(state_dir / "cache"))
+        in_force = masker.prepare(policy.detectors)
+        compiled.result()
+    return in_force

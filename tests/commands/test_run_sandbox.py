@@ -1,0 +1,181 @@
+"""`interlock run --sandbox`: real servers behind the gate, with and without strace."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proxy.sandbox.process_reaper import descendants
+from tests.servers.asking import CLIENTS
+from tests.support.harness import start_interlock
+from tests.support.node_tools import node
+from tests.support.processes import REPOSITORY
+from tests.support.stdio_harness import Run, start_run
+from tests.support.system_needs import needs, needs_namespaces
+from tests.support.timeouts import PATIENCE
+
+pytestmark = [needs("curl", "strace"), needs_namespaces]
+ASKING = [sys.executable, str(REPOSITORY / "tests" / "servers" / "asking.py")]
+FILES = REPOSITORY / "tests/node/node_modules/@modelcontextprotocol/server-filesystem/dist/index.js"
+ALLOW = "version: 1\ndefault: allow\n"
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    made = Path(tempfile.mkdtemp(prefix="interlock-run-", dir="/var/tmp"))
+    (made / "root").mkdir()
+    (made / "root" / "a.txt").write_text("hello")
+    (made / "root" / ".env").write_text("TOKEN=1")
+    (made / "policy.yaml").write_text(ALLOW)
+    yield made
+    shutil.rmtree(made)
+
+
+def text_of(answer: dict[str, Any]) -> str:
+    return str(answer["result"]["content"][0]["text"])
+
+
+def started(folder: Path, command: list[str], *flags: str, **options: Any) -> AbstractContextManager[Run]:
+    flags = flags if "--trace" in flags else (*flags, "--trace", "off")
+    return start_run(folder, command, *flags, **{"policy": ALLOW, **options})
+
+
+def profile(folder: Path, **lines: Any) -> str:
+    file = folder / "profile.yaml"
+    file.write_text(json.dumps({"extends": ["python", "node"], "read": [str(folder / "root")], **lines}))
+    return f"--sandbox={file}"
+
+
+@pytest.mark.parametrize("trace", ["off", "require"])
+def test_a_filesystem_server_works_and_its_events_say_what_holds(folder: Path, trace: str) -> None:
+    root = folder / "root"
+    command = [node(), str(FILES), str(root)]
+    with started(folder, command, "--sandbox", "--trace", trace) as run:
+        run.ask(
+            "initialize", 1, protocolVersion="2025-06-18", capabilities={}, clientInfo={"name": "c", "version": "1"}
+        )
+        assert text_of(run.call("read_text_file", 2, path=str(root / "a.txt"))) == "hello"
+        assert "result" in run.call("write_file", 3, path=str(root / "new.txt"), content="x")
+        assert run.end() == 0, run.errors()
+        assert (root / "new.txt").read_text() == "x"
+        decided = [event for event in run.events() if event["kind"] == "decided"]
+        assert {event["detail"]["sandbox"]["mode"] for event in decided} == {"enforce"}
+        assert all(event["detail"]["sandbox"]["namespaces"] for event in decided)
+        if trace == "require":
+            seen = [
+                each
+                for event in run.events()
+                if event["kind"] == "observed"
+                for each in event["detail"]["observations"]
+            ]
+            # Nothing of the set-up is blamed on the server, which begins with its own program.
+            assert (seen[0]["action"], seen[0]["path"]) == ("exec", os.path.realpath(node()))
+            assert not [each for each in seen if each["capability"] == "kernel"]
+            assert str(root / "a.txt") in [each.get("path") for each in seen]
+
+
+@pytest.mark.parametrize("change", ["renamed", "made", "replaced"])
+def test_what_is_not_granted_stays_hidden_whatever_the_host_does(folder: Path, change: str) -> None:
+    secrets = folder / "home" / ".ssh"
+    secrets.mkdir(parents=True)
+    (secrets / "id_rsa").write_text("key")
+    (folder / "home" / "work").mkdir()
+    flag = profile(folder, read=["$HOME"])
+    with started(folder, ASKING, flag, env={"HOME": str(folder / "home")}) as run:
+        assert "FileNotFoundError" in text_of(run.call("read", 1, path=str(secrets / "id_rsa")))
+        target = folder / "home" / "shown" / "id_rsa"
+        if change == "renamed":
+            secrets.rename(folder / "home" / "shown")
+        elif change == "made":
+            target = folder / "home" / ".aws" / "credentials"
+            target.parent.mkdir()
+            target.write_text("key")
+        else:
+            shutil.rmtree(secrets)
+            secrets.mkdir()
+            (secrets / "id_rsa").write_text("new")
+            target = secrets / "id_rsa"
+        assert "FileNotFoundError" in text_of(run.call("read", 2, path=str(target)))
+
+
+def test_nothing_is_left_when_the_launcher_is_killed(folder: Path) -> None:
+    flag = profile(folder, write=[str(folder / "root")])
+    before = sorted((folder / "root").rglob("*"))
+    with started(folder, ASKING, flag) as run:
+        assert text_of(run.call("linger", 1)) == "started"
+        below = descendants(run.process.pid)
+        assert len(below) >= 3
+        os.kill(run.process.pid, signal.SIGKILL)
+        deadline = time.monotonic() + PATIENCE
+        while any(Path(f"/proc/{pid}").exists() for pid in below):
+            assert time.monotonic() < deadline, "something is left"
+            time.sleep(0.02)
+    assert sorted((folder / "root").rglob("*")) == before
+
+
+class Page(http.server.BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", "5")
+        self.end_headers()
+        self.wfile.write(b"there")
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  the library's own name
+        pass
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[int]:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page) as made:
+        threading.Thread(target=made.serve_forever, daemon=True).start()
+        yield made.server_port
+        made.shutdown()
+
+
+def test_every_client_reaches_an_allowed_host_and_none_another(folder: Path, site: int) -> None:
+    with start_interlock(folder, policy=ALLOW) as proxy:
+        flag = profile(folder, network=[f"localhost:{site}", "a.test:80"], exec=["curl", "node"])
+        with started(folder, ASKING, flag, state_dir=proxy.state_dir) as run:
+            reached = {
+                client: text_of(run.call("fetch", number, client=client, url=f"http://localhost:{site}/"))
+                for number, client in enumerate(CLIENTS, 1)
+            }
+            assert {client: said.strip() for client, said in reached.items()} == dict.fromkeys(CLIENTS, "there")
+            for number, host in enumerate(("b.test", "127.0.0.2", "example.com"), 20):
+                assert "there" not in text_of(run.call("fetch", number, client="curl", url=f"http://{host}:{site}/"))
+
+
+def test_a_network_without_a_proxy_is_refused(folder: Path) -> None:
+    flag = profile(folder, network=["a.test"])
+    with started(folder, ASKING, flag) as run:
+        assert run.wait() == 1
+        assert "none runs on" in run.errors()
+
+
+def test_the_policys_section_holds_without_a_word_on_the_command_line(folder: Path) -> None:
+    section = {"asking": {"extends": ["python"], "read": [str(folder / "root")], "hide": ["**/.env"]}}
+    with started(folder, ASKING, policy=f"{ALLOW}sandbox: {json.dumps(section)}\n") as run:
+        assert text_of(run.call("read", 1, path=str(folder / "root" / "a.txt"))) == "hello"
+        assert text_of(run.call("read", 2, path=str(folder / "root" / ".env"))) != "TOKEN=1"
+        assert "FileNotFoundError" in text_of(run.call("read", 3, path=str(folder / "policy.yaml")))
+
+
+def test_shadow_refuses_nothing_and_says_so(folder: Path) -> None:
+    flag = profile(folder, mode="shadow")
+    with started(folder, ASKING, flag) as run:
+        assert text_of(run.call("read", 1, path=str(folder / "policy.yaml"))) == ALLOW
+        run.end()
+        assert [e["detail"]["sandbox"]["mode"] for e in run.events() if e["kind"] == "decided"] == ["shadow"]

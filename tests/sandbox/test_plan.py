@@ -1,0 +1,47 @@
+"""From grants to mounts and rules."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from proxy.sandbox.grants import Grants
+from proxy.sandbox.plan import SandboxPlan
+from proxy.sandbox.server_process import Launch
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def plan(tmp_path: Path, **grants: tuple[str, ...]) -> SandboxPlan:
+    return SandboxPlan(Launch("/bin/true", ("true",)), Grants(**grants), str(tmp_path), given={"/etc/hosts": "x"})
+
+
+def test_links_are_kept_and_files_are_shown_where_they_really_are(tmp_path: Path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    view = plan(tmp_path, read=(str(tmp_path / "link"),)).spec()["view"]
+    assert (str(tmp_path / "real"), "read") in view["files"]
+    assert view["links"][str(tmp_path / "link")] == "real"
+
+
+def test_a_folder_that_is_written_is_not_shown_again_for_reading(tmp_path: Path):
+    (tmp_path / "root" / "deep").mkdir(parents=True)
+    root, deep = str(tmp_path / "root"), str(tmp_path / "root" / "deep")
+    files = plan(tmp_path, read=(deep,), write=(root,)).spec()["view"]["files"]
+    assert [each for each in files if each[0].startswith(root)] == [(root, "write")]
+    files = plan(tmp_path, read=(root,), write=(deep,)).spec()["view"]["files"]
+    assert [each for each in files if each[0].startswith(root)] == [(root, "read"), (deep, "write")]
+
+
+def test_a_file_that_is_given_is_not_the_machines(tmp_path: Path):
+    spec = plan(tmp_path, read=("/etc/hosts",)).spec()
+    assert "/etc/hosts" not in [path for path, _ in spec["view"]["files"]]
+    assert spec["view"]["given"] == {"/etc/hosts": "x"}
+
+
+def test_only_the_server_the_listed_programs_and_loaders_are_executed(tmp_path: Path):
+    rules = plan(tmp_path, read=("/usr",), exec=("/usr/bin/env",)).spec()["rules"]
+    executed = {path for path, kind in rules if kind in ("exec", "own")}
+    assert "/usr/bin/env" in executed
+    assert "/usr" not in executed
+    assert ("/usr", "read") in rules

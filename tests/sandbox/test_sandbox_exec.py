@@ -1,0 +1,225 @@
+"""What a sandboxed server can still do: a table of acts, by real kernels' refusals, as this user and as nobody."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.confine.ordinary import NOBODY
+from tests.sandbox import acts
+from tests.support.confine_fixture import addresses
+from tests.support.processes import REPOSITORY
+from tests.support.system_needs import needs_namespaces
+from tests.support.timeouts import PATIENCE
+
+pytestmark = needs_namespaces
+ROOT = os.geteuid() == 0
+USERS = ["this user", *(["nobody"] if ROOT else [])]
+ACTS_FILE = REPOSITORY / "tests" / "sandbox" / "acts.py"
+PROFILE: dict[str, Any] = {
+    # Broad on purpose: a whole home is read, and none of its secrets.
+    "read": ["$HOME"],
+    "write": ["$ROOTS", "$TMP"],
+    "hide": ["**/.env"],
+    "exec": ["/bin/true"],
+    "limits": {"files": 256},
+}
+
+
+class Machine:
+    """A home with secrets, folders beside it, and listeners that must hear nothing."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.home, self.root, self.outside = (folder / name for name in ("home", "root", "outside"))
+        for secret in (*acts.SECRETS, "document", "other document", "readable"):
+            (self.home / secret).parent.mkdir(parents=True, exist_ok=True)
+            (self.home / secret).write_text("secret")
+        for path in (self.root / ".env", self.root / "deep" / ".env", self.root / "mine", self.outside / "secret"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("secret")
+        self.tcp = socket.create_server(("", 0), family=socket.AF_INET6, dualstack_ipv6=True)
+        self.udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.udp.bind(("127.0.0.1", 0))
+        self.abstract, self.service = (socket.socket(socket.AF_UNIX) for _ in range(2))
+        self.abstract.bind(f"\0interlock-test-{folder.name}")
+        self.service.bind(str(folder / "service.sock"))
+        for each in (self.abstract, self.service):
+            each.listen()
+
+    def given(self) -> dict[str, Any]:
+        """Return what the acts are aimed at."""
+        return {
+            **{name: str(getattr(self, name)) for name in ("home", "root", "outside")},
+            "readable": str(self.home / "readable"),
+            "service": str(self.folder / "service.sock"),
+            "abstract": self.abstract.getsockname()[1:].decode(),
+            "tcp": self.tcp.getsockname()[1],
+            "udp": self.udp.getsockname()[1],
+            "addresses": addresses(),
+            "pid": os.getpid(),
+            "descriptor": 64,
+            "key": "interlock-test-key",
+        }
+
+    def heard(self) -> list[str]:
+        """Return which listeners heard anything."""
+        found = []
+        for name, listener in (("tcp", self.tcp), ("abstract", self.abstract), ("service", self.service)):
+            listener.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                listener.accept()[0].close()
+                found.append(name)
+        return found
+
+    def close(self) -> None:
+        for each in (self.tcp, self.udp, self.abstract, self.service):
+            each.close()
+
+
+@contextlib.contextmanager
+def a_machine() -> Iterator[Machine]:
+    folder = Path(tempfile.mkdtemp(prefix="interlock-box-", dir="/var/tmp"))
+    made = Machine(folder)
+    try:
+        yield made
+    finally:
+        made.close()
+        shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module")
+def machine() -> Iterator[Machine]:
+    with a_machine() as made:
+        yield made
+
+
+def boxed(
+    machine: Machine, user: str, command: list[str], profile: dict[str, Any] | None = None, **options: Any
+) -> subprocess.CompletedProcess[str]:
+    """Run a command in a sandbox, for a user to whom the machine's files belong."""
+    if ROOT:
+        give_to(machine, user)
+    told = json.dumps({"profile": profile or PROFILE, "roots": [str(machine.root)], **options})
+    words = [sys.executable, "-m", "tests.sandbox.boxed", told, *command]
+    if user == "nobody":
+        words = [sys.executable, "-m", "tests.confine.ordinary", *words]
+    environ = {"PATH": os.environ["PATH"], "HOME": str(machine.home), "SECRET_TOKEN": "t"}
+    return subprocess.run(
+        words, cwd=REPOSITORY, env=environ, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+
+
+def give_to(machine: Machine, user: str) -> None:
+    owner = NOBODY if user == "nobody" else os.getuid()
+    for each in (machine.folder, *machine.folder.rglob("*")):
+        os.chown(each, owner, owner, follow_symlinks=False)
+
+
+@pytest.fixture(scope="module", params=USERS)
+def seen(request: pytest.FixtureRequest, machine: Machine) -> dict[str, dict[str, str]]:
+    done = boxed(
+        machine, request.param, [sys.executable, str(ACTS_FILE), json.dumps(machine.given())], require=True, leak=[2]
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, dict[str, str]] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize("kind", acts.ACTS)
+def test_no_act_happens(seen: dict[str, dict[str, str]], kind: str) -> None:
+    assert [name for name, became in seen[kind].items() if became == acts.DONE] == []
+
+
+def test_what_a_profile_allows_works(seen: dict[str, dict[str, str]]) -> None:
+    assert {name: became for name, became in seen["honest"].items() if became != acts.DONE} == {}
+
+
+def test_nobody_outside_heard_anything(seen: dict[str, dict[str, str]], machine: Machine) -> None:
+    assert seen
+    assert machine.heard() == []
+    assert (machine.home / "document").read_text() == "secret"
+
+
+def test_the_same_acts_happen_without_a_sandbox() -> None:
+    """Show that the table can fail: an ordinary program does most of it, and all that is about the home."""
+    with a_machine() as machine:
+        if ROOT:
+            give_to(machine, "nobody")
+        found = subprocess.run(
+            [
+                *([sys.executable, "-m", "tests.confine.ordinary"] if ROOT else []),
+                *(sys.executable, str(ACTS_FILE), json.dumps(machine.given())),
+            ],
+            cwd=REPOSITORY,
+            env={"PATH": os.environ["PATH"], "HOME": str(machine.home), "SECRET_TOKEN": "t"},
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=True,
+        )
+        seen = json.loads(found.stdout)
+        assert {*seen["secrets"].values(), *seen["home"].values()} == {acts.DONE}
+        happened = [name for kind in acts.ACTS for name, became in seen[kind].items() if became == acts.DONE]
+        assert len(happened) > 50
+        assert {"tcp", "abstract", "service"} <= set(machine.heard())
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_without_user_namespaces_landlock_and_seccomp_remain_and_require_refuses(machine: Machine, user: str) -> None:
+    code = "import os, socket\n" + "\n".join(
+        f"try: print({act}); print('done')\nexcept OSError as error: print(type(error).__name__)"
+        for act in (f"open({str(machine.home / '.netrc')!r}).read()", "socket.socket()", "os.listdir('/root')")
+    )
+    command = ["/usr/bin/python3", "-I", "-c", code]
+    profile = {"extends": ["python"], "read": ["$HOME"]}
+    done = boxed(machine, user, command, profile, namespaces=False)
+    assert done.stdout.split() == ["PermissionError", "OSError", "PermissionError"], done.stderr
+    assert "no namespaces" in done.stderr
+    refused = boxed(machine, user, command, profile, namespaces=False, require=True)
+    assert (refused.returncode, refused.stdout) == (125, "")
+    assert "the sandbox is not complete" in refused.stderr
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_a_step_that_fails_ends_the_start(machine: Machine, user: str) -> None:
+    marker = machine.root / f"started-{user}"
+    replaced = machine.home / f"replaced-{user}"
+    replaced.write_text("x")
+    command = ["/usr/bin/python3", "-c", f"open({str(marker)!r}, 'w')"]
+    # A file that vanishes between plan and start, as far as the launcher can tell.
+    done = boxed(machine, user, command, vanishing=str(replaced))
+    assert done.returncode == 125
+    assert "another file than a moment ago" in done.stderr
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_limits_hold(machine: Machine, user: str) -> None:
+    code = (
+        "import os\n"
+        "try: x = bytearray(400 << 20); print('memory')\nexcept MemoryError: print('no memory')\n"
+        "children = 0\n"
+        "try:\n for _ in range(40):\n  if os.fork() == 0: import signal; signal.pause()\n"
+        "  children += 1\nexcept BlockingIOError: pass\n"
+        "print(children < 40)\n"
+    )
+    profile = {"extends": ["python"], "limits": {"memory": "200MB", "processes": 20}}
+    done = boxed(machine, user, ["/usr/bin/python3", "-c", code], profile)
+    memory, *_, few = done.stdout.split("\n")[:-1]
+    assert memory == "no memory"
+    if user == "nobody":
+        assert few == "True"
+    elif ROOT:
+        assert "the kernel does not count root's processes" in done.stderr

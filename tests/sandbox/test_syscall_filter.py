@@ -1,0 +1,82 @@
+"""The filter of system calls, run by a small interpreter of classic BPF; the kernel runs it in test_sandbox_exec."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from proxy.sandbox import syscall_filter as filters
+from proxy.sandbox.syscall_filter import ALLOW, ARCHITECTURES, REFUSE, make_filter
+
+
+def decide(
+    machine: str, number: int, *arguments: int, unix: bool = False, inet: bool = True, exec_off: bool = True
+) -> int:
+    """Return the error that a call gets; 0 where it passes."""
+    words = {0: number, 4: ARCHITECTURES[machine][0]}
+    words |= {16 + 8 * place: value for place, value in enumerate(arguments)}
+    steps = make_filter(machine, unix=unix, inet=inet, memfd_exec_off=exec_off)
+    accumulator = position = 0
+    while True:
+        code, true, false, operand = steps[position]
+        position += 1
+        match code:
+            case filters.LOAD:
+                accumulator = words.get(operand, 0)
+            case filters.MASK:
+                accumulator &= operand
+            case filters.EQUAL:
+                position += true if accumulator == operand else false
+            case filters.AT_LEAST:
+                position += true if accumulator >= operand else false
+            case filters.ANY_BIT:
+                position += true if accumulator & operand else false
+            case _:
+                return 0 if operand == ALLOW else operand & ~REFUSE
+
+
+@pytest.mark.parametrize("machine", ARCHITECTURES)
+def test_what_nobody_needs_is_refused_and_the_rest_passes(machine: str):
+    column = ARCHITECTURES[machine][1]
+    for numbers in filters.CALLS.values():
+        number = numbers[column]
+        assert number is None or decide(machine, number) == errno.EPERM
+    for known in filters.UNKNOWN.values():
+        assert decide(machine, known[column]) == errno.ENOSYS
+    assert decide(machine, filters.X32 + 1) == errno.ENOSYS
+    assert decide(machine, 0) == 0
+
+
+@pytest.mark.parametrize("machine", ARCHITECTURES)
+def test_arguments_are_looked_at(machine: str):
+    column = ARCHITECTURES[machine][1]
+    clone, unshare, made, pair = (
+        each[column] for each in (filters.CLONE, filters.UNSHARE, filters.SOCKET, filters.SOCKETPAIR)
+    )
+    assert decide(machine, clone, 0x10000011) == errno.EPERM
+    assert decide(machine, clone, 0x003D0F00) == 0  # a thread
+    assert decide(machine, unshare, 0x80) == errno.EPERM
+    assert decide(machine, unshare, 0x400) == 0  # its own table of files
+    assert decide(machine, made, filters.UNIX, 1) == errno.EAFNOSUPPORT
+    assert decide(machine, made, filters.UNIX, 1, unix=True) == 0
+    assert decide(machine, pair, filters.UNIX, 1) == 0
+    for family in (filters.INET, filters.INET6):
+        assert decide(machine, made, family, 1 | 0o2000000) == 0
+        assert decide(machine, made, family, 3 | 0o2000000) == errno.EPERM
+        assert decide(machine, made, family, 1, inet=False) == errno.EAFNOSUPPORT
+    assert decide(machine, made, filters.NETLINK, 3, 0) == 0
+    assert decide(machine, made, filters.NETLINK, 3, 9) == errno.EAFNOSUPPORT
+    for family in (17, 38, 40):  # packets, the kernel's cryptography, virtual machines
+        assert decide(machine, made, family, 1) == errno.EAFNOSUPPORT
+    memfd = filters.MEMFD_CREATE[column]
+    assert decide(machine, memfd, 0, filters.MFD_EXEC) == errno.EPERM
+    assert decide(machine, memfd, 0, 1) == 0
+    assert decide(machine, memfd, 0, 1, exec_off=False) == errno.ENOSYS
+    assert decide(machine, memfd, 0, filters.MFD_NOEXEC_SEAL, exec_off=False) == 0
+    assert decide(machine, filters.IOCTL[column], 0, filters.TIOCSTI) == errno.EPERM
+
+
+def test_a_machine_that_is_not_known_is_an_error():
+    with pytest.raises(KeyError):
+        make_filter("pdp11", unix=False, inet=False, memfd_exec_off=False)

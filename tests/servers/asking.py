@@ -1,0 +1,73 @@
+"""A stdio server whose tools read files and fetch pages by five different clients. The standard library alone."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+from urllib.parse import urlsplit
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from tiny import Tiny
+
+server = Tiny("asking")
+TEXT = {"type": "string"}
+NODE_FETCH = (
+    "fetch(process.argv[1]).then(r => r.text()).then(t => console.log(t)).catch(e => console.log(e.cause.code))"
+)
+NODE_HTTP = "require('http').get(process.argv[1], r => r.pipe(process.stdout)).on('error', e => console.log(e.code))"
+
+
+def run(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return done.stdout + done.stderr
+
+
+def by_http_client(url: str) -> str:
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port or 80, timeout=20)
+    connection.request("GET", parts.path)
+    return connection.getresponse().read().decode()
+
+
+CLIENTS = {
+    "curl": lambda url: run("curl", "-s", "-m", "20", url),
+    "urllib": lambda url: urllib.request.urlopen(url, timeout=20).read().decode(),
+    "http.client": by_http_client,
+    "node fetch": lambda url: run("node", "-e", NODE_FETCH, url),
+    "node http": lambda url: run("node", "-e", NODE_HTTP, url),
+}
+
+
+@server.tool("Fetches a page", {"client": TEXT, "url": TEXT})
+def fetch(client: str, url: str) -> str:
+    return CLIENTS[client](url)
+
+
+@server.tool("Reads a file", {"path": TEXT})
+def read(path: str) -> str:
+    return Path(path).read_text()
+
+
+@server.tool("Says which process it is", {})
+def process() -> str:
+    return f"{os.getpid()} {os.uname().nodename}"
+
+
+@server.tool("Starts a process that outlives the call", {})
+def linger() -> str:
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+        for stream in (0, 1, 2):
+            os.close(stream)
+        while True:
+            os.read(os.pipe()[0], 1)
+    return "started"
+
+
+if __name__ == "__main__":
+    server.run()
