@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import fcntl
@@ -9,7 +10,8 @@ import os
 import struct
 from typing import Final, NamedTuple
 
-RECEIVE, SEND, IS_VALID, ADD_DESCRIPTOR = 0xC0502100, 0xC0182101, 0x40082102, 0x40182103
+RECEIVE, SEND, IS_VALID, ADD_DESCRIPTOR, SET_FLAGS = 0xC0502100, 0xC0182101, 0x40082102, 0x40182103, 0x40082104
+SYNCHRONOUS = 1
 ADD_AND_SEND = 1 << 1
 PATH_BYTES = 4096
 PAGE = 4096
@@ -62,7 +64,10 @@ class Listener:
         self._blank = bytes(_QUESTION.size)
         self._memory = ctypes.create_string_buffer(PATH_BYTES + PAGE)
         self._local = _Piece(ctypes.addressof(self._memory), 0)
-        self._remote = (_Piece * 2)()
+        self._remote = _Piece(0, 0)
+        # The waiting thread goes on where we run, which saves a fifth of the time. Since Linux 6.6.
+        with contextlib.suppress(OSError):
+            fcntl.ioctl(descriptor, SET_FLAGS, SYNCHRONOUS)
 
     def receive(self) -> Question:
         """Return the next question; wait for it."""
@@ -120,7 +125,7 @@ class Listener:
     def read(self, question: Question, address: int, length: int) -> bytes:
         """Return a copy of the program's memory. Raises OSError where that is not mapped."""
         self._local.length = length
-        remote = self._remote[0]
+        remote = self._remote
         remote.base, remote.length = address, length
         got = _read_memory(question.thread, ctypes.byref(self._local), 1, ctypes.byref(remote), 1, 0)
         if got != length:
