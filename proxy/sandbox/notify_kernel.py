@@ -74,7 +74,7 @@ class Listener:
         buffer = self._question
         buffer[:] = self._blank  # the kernel refuses a buffer that is not zero
         try:
-            fcntl.ioctl(self.descriptor, RECEIVE, buffer, True)  # noqa: FBT003
+            fcntl.ioctl(self.descriptor, RECEIVE, buffer, True)
         except OSError as error:
             if error.errno == errno.ENOENT:  # killed between the question and this call
                 raise GoneError from None
@@ -102,7 +102,7 @@ class Listener:
         flags = os.O_CLOEXEC if close_on_exec else 0
         added = bytearray(_ADDED.pack(question.id, ADD_AND_SEND, descriptor, 0, flags))
         try:
-            return int(fcntl.ioctl(self.descriptor, ADD_DESCRIPTOR, added, True))  # noqa: FBT003
+            return int(fcntl.ioctl(self.descriptor, ADD_DESCRIPTOR, added, True))
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EBUSY):
                 self.answer(question, error=error.errno)

@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING
 import structlog
 
 from proxy.sandbox.file_scope import FileLimits, FileScope
-from proxy.sandbox.notify_acts import Act, DeniedError, Files, Opened
+from proxy.sandbox.notify_acts import Act, Files, Opened
 from proxy.sandbox.notify_kernel import GoneError, Listener
+from proxy.sandbox.notify_paths import DeniedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,9 +45,7 @@ class Supervisor:
     `channel` is the end of a socket pair whose other end the server's launcher got (`notify_filter.send_listener`).
     """
 
-    def __init__(
-        self, channel: socket.socket, limits: FileLimits, on_act: Callable[[Act], None] | None = None
-    ) -> None:
+    def __init__(self, channel: socket.socket, limits: FileLimits, on_act: Callable[[Act], None] | None = None) -> None:
         self._channel = channel
         self._limits = limits
         self._on_act = on_act
@@ -109,7 +108,7 @@ class Supervisor:
                 os.close(listener)
 
     def _receive_listener(self) -> int:
-        ready, _, _ = select.select([self._channel, self._stopping], [], [])
+        ready, _, _ = select.select([self._channel.fileno(), self._stopping], [], [])
         if self._stopping in ready:
             return -1
         data, descriptors, _, _ = socket.recv_fds(self._channel, 1, 1)
@@ -147,27 +146,25 @@ class Supervisor:
 
     def _answer(self, listener: Listener, files: Files, question: Question) -> None:
         files.scope = self._scope
-        value, number, denied = 0, 0, False
+        done: Opened | int = 0
+        number, denied = 0, False
         try:
             done = files.carry_out(question)
         except DeniedError as error:
             number, denied = error.number, True
         except OSError as error:
             number = error.errno or errno.EACCES
-        else:
+        try:
+            # Before the program goes on: what it does next is told after this.
+            if self._on_act is not None:
+                self._on_act(Act(files.name(question), question.thread, files.paths, files.flags, number, denied))
             if isinstance(done, Opened):
-                try:
-                    value = listener.hand_in(question, done.descriptor, close_on_exec=done.close_on_exec)
-                finally:
-                    os.close(done.descriptor)
-                if self._on_act is not None:
-                    self._on_act(Act(files.name(question), question.thread, tuple(files.paths), files.flags, value, 0, False))
-                return
-        if self._on_act is not None:
-            self._on_act(
-                Act(files.name(question), question.thread, tuple(files.paths), files.flags, value, number, denied)
-            )
-        listener.answer(question, value, number)
+                listener.hand_in(question, done.descriptor, close_on_exec=done.close_on_exec)
+            else:
+                listener.answer(question, done, number)
+        finally:
+            if isinstance(done, Opened):
+                os.close(done.descriptor)
 
 
 def _keep_capabilities_of(thread: int) -> None:
