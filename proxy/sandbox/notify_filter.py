@@ -28,7 +28,8 @@ NEW_LISTENER, WAIT_KILLABLE_RECV = 1 << 3, 1 << 5
 ALLOW, REFUSE, NOTIFY = 0x7FFF0000, 0x00050000, 0x7FC00000
 LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 NUMBER, ARCHITECTURE, FIRST_ARGUMENT = 0, 4, 16
-X32 = 0x40000000
+# Later calls than these may open files too; and x32 numbers its own from 0x40000000 on.
+FIRST_UNKNOWN = 470
 # A process in another mount or user namespace would name other files by the same paths.
 NEW_NAMESPACES = os.CLONE_NEWNS | os.CLONE_NEWUSER
 NOT_EXECUTABLE, NOT_FOUND = 126, 127
@@ -206,8 +207,7 @@ def make_filter(machine: Machine, *, unix_sockets: bool = False) -> list[Instruc
         (EQUAL, 1, 0, machine.architecture),
         no_such_call,
         (LOAD, 0, 0, NUMBER),
-        # x32 has the same architecture and its own numbers, from this one on.
-        (AT_LEAST, 0, 1, X32),
+        (AT_LEAST, 0, 1, FIRST_UNKNOWN),
         no_such_call,
         # Its flags are in memory, where a filter cannot look. Every libc falls back to clone.
         *_where(numbers["clone3"], [no_such_call]),
