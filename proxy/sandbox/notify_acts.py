@@ -21,7 +21,6 @@ from proxy.sandbox.notify_paths import (
     AT_EMPTY_PATH,
     AT_FDCWD,
     AT_SYMLINK_NOFOLLOW,
-    O_PATH,
     OWN,
     DeniedError,
     PathResolver,
@@ -145,7 +144,7 @@ class Files:
             try:
                 return self._open_existing(question, folder, address, flags, mode)
             except FileNotFoundError:
-                if not flags & os.O_CREAT or flags & O_PATH:
+                if not flags & os.O_CREAT:
                     raise
             self._resolver.paths.clear()
             try:
@@ -157,8 +156,6 @@ class Files:
     def _open_existing(self, question: Question, folder: int, address: int, flags: int, mode: int) -> Opened:
         unfollowed = AT_SYMLINK_NOFOLLOW if flags & os.O_NOFOLLOW or (flags & os.O_EXCL and flags & os.O_CREAT) else 0
         with self._resolver.object(question, folder, address, unfollowed) as (descriptor, location):
-            if flags & O_PATH:
-                return self._hold(descriptor, location, flags)
             if flags & os.O_CREAT and flags & os.O_EXCL:
                 raise OSError(errno.EEXIST, "")
             kind = os.fstat(descriptor).st_mode
@@ -169,14 +166,6 @@ class Files:
                 mode &= ~umask_of(question)
             wanted = flags & ~(os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW)
             return _reopen(descriptor, wanted, mode)
-
-    def _hold(self, descriptor: int, location: str, flags: int) -> Opened:
-        """Give a descriptor that can only name its object, as stat does; not one of /proc's links."""
-        if location.startswith("/proc/") and MACHINE.fullmatch(location) is None:
-            raise DeniedError(location)
-        if flags & os.O_DIRECTORY and not stat.S_ISDIR(os.fstat(descriptor).st_mode):
-            raise OSError(errno.ENOTDIR, "")
-        return Opened(os.dup(descriptor), bool(flags & os.O_CLOEXEC))
 
     def _require_openable(self, question: Question, kind: int, location: str, flags: int) -> None:
         write = bool(flags & WRITES & ~os.O_CREAT) or flags & O_TMPFILE == O_TMPFILE

@@ -27,7 +27,8 @@ SECCOMP_SET_MODE_FILTER = 1
 NEW_LISTENER, WAIT_KILLABLE_RECV = 1 << 3, 1 << 5
 ALLOW, REFUSE, NOTIFY = 0x7FFF0000, 0x00050000, 0x7FC00000
 LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-NUMBER, ARCHITECTURE, FIRST_ARGUMENT = 0, 4, 16
+NUMBER, ARCHITECTURE, FIRST_ARGUMENT, SECOND_ARGUMENT, THIRD_ARGUMENT = 0, 4, 16, 24, 32
+O_PATH = 0o10000000
 # Later calls than these may open files too; and x32 numbers its own from 0x40000000 on.
 FIRST_UNKNOWN = 470
 # A process in another mount or user namespace would name other files by the same paths.
@@ -213,6 +214,9 @@ def make_filter(machine: Machine, *, unix_sockets: bool = False) -> list[Instruc
         *_where(numbers["clone3"], [no_such_call]),
         *(step for name in ("clone", "unshare") for step in _where(numbers[name], _with_namespaces(ask, pass_on))),
         *_where(numbers["socket"], [(LOAD, 0, 0, FIRST_ARGUMENT), *unix, pass_on]),
+        # A descriptor that only names its object, as stat does, cannot be handed in. To open it again is asked about.
+        *_where(numbers["openat"], _only_named(THIRD_ARGUMENT, ask, pass_on)),
+        *(_where(numbers["open"], _only_named(SECOND_ARGUMENT, ask, pass_on)) if "open" in numbers else ()),
         *(step for number in asked for step in ((EQUAL, 0, 1, number), ask)),
         pass_on,
     ]
@@ -221,6 +225,10 @@ def make_filter(machine: Machine, *, unix_sockets: bool = False) -> list[Instruc
 def _where(value: int, then: list[Instruction]) -> list[Instruction]:
     """Execute `then` where the loaded word is `value`, else skip it."""
     return [(EQUAL, 0, len(then), value), *then]
+
+
+def _only_named(flags: int, ask: Instruction, pass_on: Instruction) -> list[Instruction]:
+    return [(LOAD, 0, 0, flags), (ANY_BIT, 0, 1, O_PATH), pass_on, ask]
 
 
 def _with_namespaces(ask: Instruction, pass_on: Instruction) -> list[Instruction]:

@@ -102,12 +102,14 @@ class Listener:
         flags = os.O_CLOEXEC if close_on_exec else 0
         added = bytearray(_ADDED.pack(question.id, ADD_AND_SEND, descriptor, 0, flags))
         try:
-            return int(fcntl.ioctl(self.descriptor, ADD_DESCRIPTOR, added, True))
+            return int(fcntl.ioctl(self.descriptor, ADD_DESCRIPTOR, added, True))  # noqa: FBT003
         except OSError as error:
-            if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EBUSY):
-                self.answer(question, error=error.errno)
-                return -error.errno
-            raise GoneError from None
+            if error.errno == errno.ENOENT:
+                raise GoneError from None
+            # No room for it. Whatever it is: a question without an answer would stop the program for ever.
+            number = error.errno if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM) else errno.EACCES
+            self.answer(question, error=number or errno.EACCES)
+            return -1
 
     def read_path(self, question: Question, address: int) -> bytes:
         """Return a copy of the path at an address of the program. Raises OSError as the kernel would."""
