@@ -16,7 +16,7 @@ import re
 import stat
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from proxy.sandbox.notify_filter import FILES, REFUSED, this_machine
+from proxy.sandbox.notify_filter import FILES, REFUSED, USERS, this_machine
 from proxy.sandbox.notify_paths import (
     AT_EMPTY_PATH,
     AT_FDCWD,
@@ -107,7 +107,8 @@ class Files:
         self.scope: FileScope | None = None
         self.flags = 0  # of the call that is carried out
         numbers = this_machine().numbers
-        self._names = {numbers[name]: name for name in (*FILES, *REFUSED, "clone", "unshare") if name in numbers}
+        known = (*FILES, *REFUSED, *USERS, "clone", "unshare")
+        self._names = {numbers[name]: name for name in known if name in numbers}
         self._handlers: dict[str, tuple[Callable[..., Opened | int], Callable[[Question], list[int]]]] = {
             name: (getattr(self, f"_{function}"), _picker(picks)) for name, (function, picks) in CALLS.items()
         }
@@ -130,6 +131,8 @@ class Files:
         if name in REFUSED or name in ("clone", "unshare"):
             # io_uring as if the kernel had none: programs fall back to calls that we see.
             raise DeniedError(None, errno.ENOSYS if name.startswith("io_uring") else errno.EPERM)
+        if name in USERS:
+            raise OSError(errno.EPERM, "")
         # openat2 with conditions of its own, and rare ways to change attributes: programs fall back from both.
         raise OSError(errno.EOPNOTSUPP if "attr" in name else errno.ENOSYS, "")
 

@@ -50,26 +50,10 @@ REFUSED: Final = (
     *("fspick", "mount_setattr", "setns", "ptrace", "process_vm_readv", "process_vm_writev", "pidfd_getfd"),
     *("userfaultfd", "acct", "swapon", "uselib", "bpf", "perf_event_open", "quotactl"),
 )
-_COMMON: Final = {
-    "io_uring_setup": 425,
-    "io_uring_enter": 426,
-    "io_uring_register": 427,
-    "open_tree": 428,
-    "move_mount": 429,
-    "fsopen": 430,
-    "fsconfig": 431,
-    "fsmount": 432,
-    "fspick": 433,
-    "clone3": 435,
-    "openat2": 437,
-    "pidfd_getfd": 438,
-    "mount_setattr": 442,
-    "fchmodat2": 452,
-    "setxattrat": 463,
-    "removexattrat": 466,
-    "open_tree_attr": 467,
-    "file_setattr": 469,
-}
+# The supervisor acts as the user that the server began as, so no process of the server may become another.
+USERS: Final = (
+    *("setuid", "setgid", "setreuid", "setregid", "setgroups", "setresuid", "setresgid", "setfsuid", "setfsgid"),
+)
 
 
 class Machine(NamedTuple):
@@ -77,104 +61,43 @@ class Machine(NamedTuple):
     numbers: dict[str, int]
 
 
+def _numbers(text: str) -> dict[str, int]:
+    pairs = (word.split("=") for word in text.split())
+    return {name: int(number) for name, number in pairs}
+
+
+# The same on every machine.
+_COMMON: Final = _numbers("""
+    io_uring_setup=425 io_uring_enter=426 io_uring_register=427 open_tree=428 move_mount=429 fsopen=430
+    fsconfig=431 fsmount=432 fspick=433 clone3=435 openat2=437 pidfd_getfd=438 mount_setattr=442
+    fchmodat2=452 setxattrat=463 removexattrat=466 open_tree_attr=467 file_setattr=469
+""")
 MACHINES: Final = {
     "x86_64": Machine(
         0xC000003E,
-        {
-            "open": 2,
-            "socket": 41,
-            "clone": 56,
-            "truncate": 76,
-            "rename": 82,
-            "mkdir": 83,
-            "rmdir": 84,
-            "creat": 85,
-            "link": 86,
-            "unlink": 87,
-            "symlink": 88,
-            "chmod": 90,
-            "chown": 92,
-            "lchown": 94,
-            "ptrace": 101,
-            "utime": 132,
-            "mknod": 133,
-            "uselib": 134,
-            "pivot_root": 155,
-            "chroot": 161,
-            "acct": 163,
-            "mount": 165,
-            "umount2": 166,
-            "swapon": 167,
-            "quotactl": 179,
-            "setxattr": 188,
-            "lsetxattr": 189,
-            "removexattr": 197,
-            "lremovexattr": 198,
-            "utimes": 235,
-            "openat": 257,
-            "mkdirat": 258,
-            "mknodat": 259,
-            "fchownat": 260,
-            "futimesat": 261,
-            "unlinkat": 263,
-            "renameat": 264,
-            "linkat": 265,
-            "symlinkat": 266,
-            "fchmodat": 268,
-            "unshare": 272,
-            "utimensat": 280,
-            "perf_event_open": 298,
-            "fanotify_init": 300,
-            "open_by_handle_at": 304,
-            "setns": 308,
-            "process_vm_readv": 310,
-            "process_vm_writev": 311,
-            "renameat2": 316,
-            "bpf": 321,
-            "userfaultfd": 323,
-            **_COMMON,
-        },
+        _COMMON
+        | _numbers("""
+            open=2 socket=41 clone=56 truncate=76 rename=82 mkdir=83 rmdir=84 creat=85 link=86 unlink=87 symlink=88
+            chmod=90 chown=92 lchown=94 ptrace=101 setuid=105 setgid=106 setreuid=113 setregid=114 setgroups=116
+            setresuid=117 setresgid=119 setfsuid=122 setfsgid=123 utime=132 mknod=133 uselib=134 pivot_root=155
+            chroot=161 acct=163 mount=165 umount2=166 swapon=167 quotactl=179 setxattr=188 lsetxattr=189
+            removexattr=197 lremovexattr=198 utimes=235 openat=257 mkdirat=258 mknodat=259 fchownat=260
+            futimesat=261 unlinkat=263 renameat=264 linkat=265 symlinkat=266 fchmodat=268 unshare=272 utimensat=280
+            perf_event_open=298 fanotify_init=300 open_by_handle_at=304 setns=308 process_vm_readv=310
+            process_vm_writev=311 renameat2=316 bpf=321 userfaultfd=323
+        """),
     ),
     "aarch64": Machine(
         0xC00000B7,
-        {
-            "setxattr": 5,
-            "lsetxattr": 6,
-            "removexattr": 14,
-            "lremovexattr": 15,
-            "mknodat": 33,
-            "mkdirat": 34,
-            "unlinkat": 35,
-            "symlinkat": 36,
-            "linkat": 37,
-            "renameat": 38,
-            "umount2": 39,
-            "mount": 40,
-            "pivot_root": 41,
-            "truncate": 45,
-            "chroot": 51,
-            "fchmodat": 53,
-            "fchownat": 54,
-            "openat": 56,
-            "quotactl": 60,
-            "utimensat": 88,
-            "acct": 89,
-            "unshare": 97,
-            "ptrace": 117,
-            "socket": 198,
-            "clone": 220,
-            "swapon": 224,
-            "perf_event_open": 241,
-            "fanotify_init": 262,
-            "open_by_handle_at": 265,
-            "setns": 268,
-            "process_vm_readv": 270,
-            "process_vm_writev": 271,
-            "renameat2": 276,
-            "bpf": 280,
-            "userfaultfd": 282,
-            **_COMMON,
-        },
+        _COMMON
+        | _numbers("""
+            setxattr=5 lsetxattr=6 removexattr=14 lremovexattr=15 mknodat=33 mkdirat=34 unlinkat=35 symlinkat=36
+            linkat=37 renameat=38 umount2=39 mount=40 pivot_root=41 truncate=45 chroot=51 fchmodat=53 fchownat=54
+            openat=56 quotactl=60 utimensat=88 acct=89 unshare=97 ptrace=117 setregid=143 setgid=144 setreuid=145
+            setuid=146 setresuid=147 setresgid=149 setfsuid=151 setfsgid=152 setgroups=159 socket=198 clone=220
+            swapon=224 perf_event_open=241 fanotify_init=262 open_by_handle_at=265 setns=268 process_vm_readv=270
+            process_vm_writev=271 renameat2=276 bpf=280 userfaultfd=282
+        """),
     ),
 }
 
@@ -199,7 +122,7 @@ def make_filter(machine: Machine, *, unix_sockets: bool = False) -> list[Instruc
     ask: Instruction = (RETURN, 0, 0, NOTIFY)
     pass_on: Instruction = (RETURN, 0, 0, ALLOW)
     numbers = machine.numbers
-    asked = sorted(numbers[name] for name in (*FILES, *REFUSED) if name in numbers)
+    asked = sorted(numbers[name] for name in (*FILES, *REFUSED, *USERS) if name in numbers)
     # A descriptor can come by a unix socket, from a process that nobody supervises. Pairs stay within the server.
     unix = [] if unix_sockets else [(EQUAL, 0, 1, int(socket.AF_UNIX)), no_such_family]
     return [

@@ -102,7 +102,7 @@ class Listener:
         flags = os.O_CLOEXEC if close_on_exec else 0
         added = bytearray(_ADDED.pack(question.id, ADD_AND_SEND, descriptor, 0, flags))
         try:
-            return int(fcntl.ioctl(self.descriptor, ADD_DESCRIPTOR, added, True))  # noqa: FBT003
+            return int(fcntl.ioctl(self.descriptor, ADD_DESCRIPTOR, added, True))
         except OSError as error:
             if error.errno == errno.ENOENT:
                 raise GoneError from None

@@ -85,9 +85,11 @@ class Supervisor:
 
     def stop(self) -> None:
         """End the thread. What the server asks from now on fails."""
-        os.close(self._stop)
-        self._thread.join()
-        os.close(self._stopping)
+        if self._stop >= 0:
+            os.close(self._stop)
+            self._stop = -1
+            self._thread.join()
+            os.close(self._stopping)
 
     def _run(self) -> None:
         listener = -1

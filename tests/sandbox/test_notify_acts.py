@@ -33,8 +33,10 @@ REFUSED: dict[str, tuple[str, str]] = {
     "moved in": ("os.rename(f'{folder}/secret/s', f'{named}/moved'); print(open(f'{named}/moved').read())", "EACCES"),
     "its folder moved in": ("os.rename(f'{folder}/secret', f'{named}/moved')", "EACCES"),
     "exchanged": (
-        "syscall({'x86_64': 316, 'aarch64': 276}[os.uname().machine], -100, f'{folder}/secret/s'.encode(), -100, "
-        "f'{named}/ok'.encode(), 2)",
+        (
+            "syscall({'x86_64': 316, 'aarch64': 276}[os.uname().machine], -100, f'{folder}/secret/s'.encode(), -100, "
+            "f'{named}/ok'.encode(), 2)"
+        ),
         "EACCES",
     ),
     "by a folder's descriptor": (
@@ -65,29 +67,37 @@ REFUSED: dict[str, tuple[str, str]] = {
     "a namespace": ("open('/proc/self/ns/mnt')", "EACCES"),
     "a device": ("open('/dev/tty')", "EACCES"),
     "in a thread": (
-        "got = []\ndef work():\n  try: got.append(open(f'{folder}/secret/s').read())\n"
-        "  except OSError as error: got.append(error)\n"
-        "one = threading.Thread(target=work); one.start(); one.join()\n"
-        "if isinstance(got[0], OSError): raise got[0]\nprint(got[0])",
+        (
+            "got = []\ndef work():\n  try: got.append(open(f'{folder}/secret/s').read())\n"
+            "  except OSError as error: got.append(error)\n"
+            "one = threading.Thread(target=work); one.start(); one.join()\n"
+            "if isinstance(got[0], OSError): raise got[0]\nprint(got[0])"
+        ),
         "EACCES",
     ),
     "in a child": (
-        "child = os.fork()\nif not child:\n  try: open(f'{folder}/secret/s').read(); os._exit(0)\n"
-        "  except OSError as error: os._exit(error.errno)\n"
-        "raise OSError(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), '')",
+        (
+            "child = os.fork()\nif not child:\n  try: open(f'{folder}/secret/s').read(); os._exit(0)\n"
+            "  except OSError as error: os._exit(error.errno)\n"
+            "raise OSError(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), '')"
+        ),
         "EACCES",
     ),
     "in another program": (
-        "reading, writing = os.pipe()\nchild = os.fork()\nif not child:\n  os.dup2(writing, 1)\n"
-        "  os.execv('/bin/cat', ['cat', f'{folder}/secret/s'])\nos.close(writing)\n"
-        "print(os.read(reading, 99).decode(), os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))",
+        (
+            "reading, writing = os.pipe()\nchild = os.fork()\nif not child:\n  os.dup2(writing, 1)\n"
+            "  os.execv('/bin/cat', ['cat', f'{folder}/secret/s'])\nos.close(writing)\n"
+            "print(os.read(reading, 99).decode(), os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))"
+        ),
         "1",
     ),
     "written": ("open(f'{folder}/secret/s', 'w')", "EACCES"),
     "made beside": ("open(f'{folder}/secret/new', 'w')", "EACCES"),
     "made by creat": (
-        "import platform\nif platform.machine() == 'x86_64': syscall(85, f'{folder}/secret/new'.encode(), 0o600)\n"
-        "else: raise OSError(13, '')",
+        (
+            "import platform\nif platform.machine() == 'x86_64': syscall(85, f'{folder}/secret/new'.encode(), 0o600)\n"
+            "else: raise OSError(13, '')"
+        ),
         "EACCES",
     ),
     "made through a link that leads nowhere": (
@@ -127,8 +137,10 @@ REFUSED: dict[str, tuple[str, str]] = {
     "clone3, whose flags are in memory": ("syscall(435, bytes(88), 88)", "ENOSYS"),
     "another root": ("os.chroot(f'{folder}/secret')", "EPERM"),
     "a mount": (
-        "libc.mount(b'x', folder.encode(), b'tmpfs', 0, None) and syscall(165 if os.uname().machine == "
-        "'x86_64' else 40, b'x', folder.encode(), b'tmpfs', 0, None)",
+        (
+            "libc.mount(b'x', folder.encode(), b'tmpfs', 0, None) and syscall(165 if os.uname().machine == "
+            "'x86_64' else 40, b'x', folder.encode(), b'tmpfs', 0, None)"
+        ),
         "EPERM",
     ),
     "ptrace": ("syscall({'x86_64': 101, 'aarch64': 117}[os.uname().machine], 0, 0, 0, 0)", "EPERM"),
@@ -138,6 +150,7 @@ REFUSED: dict[str, tuple[str, str]] = {
     ),
     "pages that stall us": ("syscall({'x86_64': 323, 'aarch64': 282}[os.uname().machine], 1)", "EPERM"),
     "a socket that descriptors come by": ("import _socket; _socket.socket(1, 1)", "EAFNOSUPPORT"),
+    "another user": ("os.setuid(65533)", "EPERM"),
     "a call that is not known yet": ("syscall(600)", "ENOSYS"),
     "a path that is no memory": (
         "syscall({'x86_64': 257, 'aarch64': 56}[os.uname().machine], -100, 8, 0, 0)",
@@ -161,8 +174,10 @@ GRANTED: dict[str, tuple[str, str]] = {
         "0o640",
     ),
     "made with the mode that was asked for": (
-        "os.umask(0); os.close(os.open(f'{named}/m', os.O_CREAT | os.O_WRONLY, 0o604)); "
-        "print(oct(os.stat(f'{named}/m').st_mode & 0o777))",
+        (
+            "os.umask(0); os.close(os.open(f'{named}/m', os.O_CREAT | os.O_WRONLY, 0o604)); "
+            "print(oct(os.stat(f'{named}/m').st_mode & 0o777))"
+        ),
         "0o604",
     ),
     "added to": (
@@ -172,19 +187,25 @@ GRANTED: dict[str, tuple[str, str]] = {
     "made only once": ("open(f'{named}/ok', 'x')", "EEXIST"),
     "a folder made and removed": ("os.mkdir(f'{named}/d'); os.rmdir(f'{named}/d'); print(1)", "1"),
     "renamed, linked, shortened and deleted": (
-        "open(f'{named}/a', 'w').write('123'); os.rename(f'{named}/a', f'{named}/b'); os.link(f'{named}/b', "
-        "f'{named}/c'); os.truncate(f'{named}/c', 2); print(open(f'{named}/b').read()); os.unlink(f'{named}/b'); "
-        "os.unlink(f'{named}/c')",
+        (
+            "open(f'{named}/a', 'w').write('123'); os.rename(f'{named}/a', f'{named}/b'); os.link(f'{named}/b', "
+            "f'{named}/c'); os.truncate(f'{named}/c', 2); print(open(f'{named}/b').read()); os.unlink(f'{named}/b'); "
+            "os.unlink(f'{named}/c')"
+        ),
         "12",
     ),
     "a nameless file, then named": (
-        "d = os.open(named, os.O_TMPFILE | os.O_RDWR, 0o600); os.write(d, b'x'); "
-        "os.link(f'/proc/self/fd/{d}', f'{named}/named', follow_symlinks=True); print(open(f'{named}/named').read())",
+        (
+            "d = os.open(named, os.O_TMPFILE | os.O_RDWR, 0o600); os.write(d, b'x'); "
+            "os.link(f'/proc/self/fd/{d}', f'{named}/named', follow_symlinks=True); print(open(f'{named}/named').read())"
+        ),
         "x",
     ),
     "times and mode": (
-        "os.utime(f'{named}/ok', (5, 6)); os.chmod(f'{named}/ok', 0o640); s = os.stat(f'{named}/ok'); "
-        "print(s.st_mtime, oct(s.st_mode & 0o777))",
+        (
+            "os.utime(f'{named}/ok', (5, 6)); os.chmod(f'{named}/ok', 0o640); s = os.stat(f'{named}/ok'); "
+            "print(s.st_mtime, oct(s.st_mode & 0o777))"
+        ),
         "6.0 0o640",
     ),
     "devices without an owner": ("print(len(os.read(os.open('/dev/urandom', 0), 4)), open('/dev/null').read())", "4"),
@@ -201,8 +222,10 @@ GRANTED: dict[str, tuple[str, str]] = {
     "a pair of sockets": ("import _socket; print(len(_socket.socketpair()))", "2"),
     "threads and children": ("child = os.fork()\nif not child: os._exit(7)\nprint(os.waitpid(child, 0)[1] >> 8)", "7"),
     "another program": (
-        "reading, writing = os.pipe()\nchild = os.fork()\nif not child:\n  os.dup2(writing, 1)\n"
-        "  os.execv('/bin/cat', ['cat', f'{named}/sub/deep'])\nos.waitpid(child, 0); print(os.read(reading, 9))",
+        (
+            "reading, writing = os.pipe()\nchild = os.fork()\nif not child:\n  os.dup2(writing, 1)\n"
+            "  os.execv('/bin/cat', ['cat', f'{named}/sub/deep'])\nos.waitpid(child, 0); print(os.read(reading, 9))"
+        ),
         "b'fine'",
     ),
 }
