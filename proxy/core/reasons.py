@@ -44,6 +44,11 @@ REASONS: dict[str, Reason] = {
             "A limit adds up an argument that is missing, or is not a plain amount of zero or more.",
             "Send the amount as a plain decimal number.",
         ),
+        Reason(
+            "sandbox_violation",
+            "The server tried something in the call that its sandbox refuses.",
+            "Do not call it again for the same; tell the user what the server tried.",
+        ),
         Reason("halted", "An operator has halted it.", "Stop, and tell the user. Do not go on in another way."),
         Reason(
             "flow_denied",

@@ -81,6 +81,9 @@ class ResponseGate:
         `raw` is the response as it came. Returns `value` itself where nothing was changed, a refusal where that
         failed, and of a tool list what the agent may see.
         """
+        if in_flight.barred is not None:
+            self._end(in_flight, "withheld", size=len(raw))
+            return self._refused(in_flight, value.get("id", in_flight.message.id), in_flight.barred)
         try:
             self._endpoints.learn(in_flight, value)
             if (refused := self._take_inside(in_flight, value)) is not None:

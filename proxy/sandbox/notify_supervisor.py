@@ -40,15 +40,23 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class Supervisor:
-    """One server's supervisor. `on_act` is called in its thread with each act before the server goes on.
+    """One server's supervisor.
 
+    In its thread `before_act` is called before each act is decided, and `on_act` with it before the server goes on.
     `channel` is the end of a socket pair whose other end the server's launcher got (`notify_filter.send_listener`).
     """
 
-    def __init__(self, channel: socket.socket, limits: FileLimits, on_act: Callable[[Act], None] | None = None) -> None:
+    def __init__(
+        self,
+        channel: socket.socket,
+        limits: FileLimits,
+        on_act: Callable[[Act], None] | None = None,
+        before_act: Callable[[], None] | None = None,
+    ) -> None:
         self._channel = channel
         self._limits = limits
         self._on_act = on_act
+        self._before_act = before_act
         self._calls: dict[str, frozenset[str] | None] = {}
         self._changing = threading.Lock()
         self._scope = FileScope(limits)
@@ -147,6 +155,8 @@ class Supervisor:
         return self._files
 
     def _answer(self, listener: Listener, files: Files, question: Question) -> None:
+        if self._before_act is not None:
+            self._before_act()
         files.scope = self._scope
         done: Opened | int = 0
         number, denied = 0, False

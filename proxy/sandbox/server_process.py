@@ -28,6 +28,8 @@ KILL_SECONDS = 2 * process_reaper.KILL_SECONDS
 class Launch:
     program: str  # its file
     argv: tuple[str, ...]  # name first
+    descriptors: tuple[int, ...] = ()  # that it inherits besides its streams; `start_server` closes them here
+    environ: Mapping[str, str] | None = None  # ours, but for our settings, where it is None
 
 
 def plan_launch(command: Sequence[str], environ: Mapping[str, str]) -> Launch:
@@ -130,6 +132,12 @@ class ServerProcess:
             self._process.kill()
 
 
+def _environment(launch: Launch) -> dict[str, str]:
+    # Our settings hold secrets, such as the database's URL.
+    given = os.environ if launch.environ is None else launch.environ
+    return {name: value for name, value in given.items() if not name.startswith("INTERLOCK_")}
+
+
 async def start_server(launch: Launch) -> ServerProcess:
     """Start a server with pipes for its stdin and stdout; its stderr is ours."""
     reaper_end, owner_end = os.pipe()
@@ -144,16 +152,16 @@ async def start_server(launch: Launch) -> ServerProcess:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=None,
-            # Our settings hold secrets, such as the database's URL.
-            env={name: value for name, value in os.environ.items() if not name.startswith("INTERLOCK_")},
-            pass_fds=(reaper_end,),
+            env=_environment(launch),
+            pass_fds=(reaper_end, *launch.descriptors),
             start_new_session=True,  # a terminal's Ctrl-C comes to us alone, and we forward it
         )
     except BaseException:
         os.close(owner_end)
         raise
     finally:
-        os.close(reaper_end)
+        for descriptor in (reaper_end, *launch.descriptors):
+            os.close(descriptor)
     ends = (transport.get_pipe_transport(number) for number in (0, 1))
     pipes = tuple(end.get_extra_info("pipe").fileno() for end in ends if end is not None)
     assert len(pipes) == 2

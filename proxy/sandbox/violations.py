@@ -24,8 +24,6 @@ MECHANISMS: Final = {
     "EPERM": "seccomp",
     "ENOSYS": "seccomp",
     "EAFNOSUPPORT": "seccomp",
-    "ENETUNREACH": "network",
-    "EHOSTUNREACH": "network",
 }
 WOULD_BE: Final = "none"  # shadow and learn: nothing refused it
 # In a server's own processes, and in what it listens on below its own network, there is nobody to protect.
@@ -56,7 +54,7 @@ class Violation(NamedTuple):
     action: str
     target: str  # the path, or the peer
     line: str  # the profile's line that refuses it, or the one that would have to grant it
-    mechanism: str  # landlock, mount, seccomp, network, supervisor; none where it was only noted
+    mechanism: str  # landlock, mount, seccomp, supervisor; none where it was only noted
     error: str | None = None
 
     @property
@@ -114,7 +112,9 @@ def _refusing_line(seen: Seen, granted: Boundaries) -> str | None:
     if kind == "ipc.unix":
         return None if path in granted.sockets or path is None else "sockets does not list it"
     if kind == "net.connect":
-        return _peer_line(seen.peer, granted)
+        return _peer_line(seen.peer, granted.hosts)
+    if kind == "net.dns":
+        return _name_line(seen.name, granted.hosts)
     if kind == "kernel" and seen.action not in _ASKED_ALL_THE_TIME:
         return "no profile grants this system call"
     return None
@@ -132,12 +132,27 @@ def _is_runtime(path: str, *, write: bool) -> bool:
     return path.startswith(("/proc/", "/sys/", "/dev/")) and (not write or path.startswith("/dev/"))
 
 
-def _peer_line(peer: str | None, granted: Boundaries) -> str | None:
-    if granted.hosts is None or peer is None:
+def _peer_line(peer: str | None, hosts: tuple[str, ...] | None) -> str | None:
+    if hosts is None or peer is None:
         return None
     host, _, port = peer.rpartition(":")
-    fits = port.isdecimal() and host_fits(host, int(port), granted.hosts)
+    # An address says nothing about the names on a list; the lookup of the name was judged.
+    if any(not _is_address(entry) for entry in hosts) and _is_address(host):
+        return None
+    fits = port.isdecimal() and host_fits(host, int(port), hosts)
     return None if fits else "network does not list it"
+
+
+def _name_line(name: str | None, hosts: tuple[str, ...] | None) -> str | None:
+    if hosts is None or name is None:
+        return None
+    ports = {entry: entry.rpartition(":")[2] for entry in hosts}
+    fits = any(host_fits(name, int(port) if port.isdecimal() else 443, (entry,)) for entry, port in ports.items())
+    return None if fits else "network does not list it"
+
+
+def _is_address(host: str) -> bool:
+    return host.startswith("[") or host.replace(".", "").replace(":", "").isdecimal()
 
 
 def unique(found: Iterable[Violation]) -> Iterator[tuple[Violation, int]]:

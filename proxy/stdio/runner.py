@@ -21,9 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from proxy.core.halts import Halt
-    from proxy.core.model import Context
+    from proxy.core.model import Context, InFlightCall, Message
     from proxy.gate.gate import Gate
+    from proxy.stdio.bound_files import BoundFiles
     from proxy.stdio.pipes import DescriptorReader, DescriptorWriter
+    from proxy.stdio.session import OnForward
     from proxy.trace.live_trace import LiveTrace
 
 log = structlog.get_logger("interlock.stdio")
@@ -48,6 +50,7 @@ class StdioRunner:
     line_limit: int
     answer_limit: int
     stop_seconds: float
+    bound: BoundFiles | None = None  # where its files are bound to its calls
     watch: LiveTrace | None = None  # where it is traced; a server whose trace ends before it does is killed
     say: Callable[[str], None] = _say
     _session: Session | None = None
@@ -58,7 +61,7 @@ class StdioRunner:
         """Serve until the server or the client ends; return the server's exit code."""
         self._server = server = await start_server(launch)
         watch = self.watch
-        on_request = watch.request_sent if watch else None
+        on_request = self._on_request()
         self._session = session = Session(self.gate, self.context, self.outlet.write, server.write, on_request)
         for number in FORWARDED:
             asyncio.get_running_loop().add_signal_handler(number, server.signal, number)
@@ -82,6 +85,21 @@ class StdioRunner:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _on_request(self) -> OnForward | None:
+        hooks = [each.request_sent for each in (self.watch, self.bound) if each is not None]
+        if len(hooks) < 2:
+            return hooks[0] if hooks else None
+
+        def sent(message: Message, in_flight: InFlightCall) -> None:
+            for hook in hooks:
+                hook(message, in_flight)
+
+        return sent
+
+    def kill_server(self) -> None:
+        if self._server is not None:
+            self._server.kill()
 
     async def _pump_back(self, server: ServerProcess, session: Session) -> None:
         splitter, watch = LineSplitter(self.answer_limit), self.watch

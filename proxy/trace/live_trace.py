@@ -237,8 +237,11 @@ class LiveTrace:
         stopped = 0
         while True:
             await asyncio.sleep(HELD_SECONDS)
-            # "gone" needs no check: the end of the pipe reports it.
+            # "gone" is reported by the end of the pipe, unless a supervisor writes to it as well.
             state = tracer_state(self._tracer) if self._tracer else None
+            if state == "gone" and self._channel.writer is not None:
+                self.ended.set()
+                return
             stopped = stopped + 1 if state == "stopped" else 0
             if state == "traced" or stopped >= STOPPED_LOOKS:
                 self._tampered(f"strace is {state}")
