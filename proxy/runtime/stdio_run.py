@@ -17,6 +17,7 @@ from proxy.core.ids import new_id
 from proxy.core.model import Context, Principal
 from proxy.errors import ConfigError, StartError, TracingError
 from proxy.policy.home import own_home
+from proxy.runtime.file_binding import bind_files, binds_files
 from proxy.runtime.wiring import Components, preload
 from proxy.sandbox.process_reaper import kill_descendants, set_subreaper
 from proxy.sandbox.server_process import Launch, plan_launch
@@ -110,9 +111,16 @@ async def _serve(settings: Settings, context: Context, launch: Launch, strace: s
         preloaded=preloaded,
         console=run_file.console_url(settings.state_dir),
     )
-    channel = watch = None
+    channel = watch = bound = None
+    profile = preloaded.policy.current().sandboxes.for_server(context.server)
+    binds = binds_files(profile)
     if strace is not None:
-        channel = TracePipe()
+        channel = TracePipe(supervised=binds)
+    if profile is not None and binds:
+        writer = channel.writer if channel is not None else None
+        bound = bind_files(profile, launch, components.gate, context, end=lambda: runner.kill_server(), trace=writer)
+        launch = bound.launch(launch)
+    if strace is not None and channel is not None:
         launch = under_strace(launch, strace, channel.path)
         watch = LiveTrace(
             channel, partial(components.gate.recorder.observed, context), own=(settings.state_dir, settings.policy)
@@ -127,6 +135,7 @@ async def _serve(settings: Settings, context: Context, launch: Launch, strace: s
         line_limit=settings.body_limit,
         answer_limit=settings.response_limit,
         stop_seconds=settings.drain_timeout,
+        bound=bound,
         watch=watch,
         say=say,
     )
@@ -138,6 +147,8 @@ async def _serve(settings: Settings, context: Context, launch: Launch, strace: s
     finally:
         # If the server killed its reaper, its children became ours: end them before their pipes close.
         kill_descendants(os.getpid())
+        if bound is not None:
+            bound.stop()
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
         if channel is not None:
