@@ -7,7 +7,13 @@ import signal
 import sys
 from typing import NoReturn
 
-from proxy.commands.run_flags import DecideFlags, RunFlags, parse_decide_flags, parse_run_flags
+from proxy.commands.run_flags import (
+    DecideFlags,
+    RunFlags,
+    parse_decide_flags,
+    parse_run_flags,
+    with_optional_value,
+)
 from proxy.errors import InterlockError
 from proxy.system import gc_tuning
 from proxy.system.needs_linux import why_not_here
@@ -52,6 +58,7 @@ def _call(words: list[str]) -> None:
         sys.exit(_answer_hook(decide))
     from proxy.commands.command_tree import call  # noqa: PLC0415
 
+    words = with_optional_value(words)
     sys.exit(call(words, as_json=_wants_json(words)))
 
 

@@ -18,6 +18,8 @@ EPILOG = """
 Examples:
   interlock run -- npx -y @modelcontextprotocol/server-everything
   interlock run --server-name files --agent build-bot -- uvx mcp-server-git --repository .
+  interlock run --sandbox -- npx -y @modelcontextprotocol/server-filesystem .
+  interlock run --sandbox=require -- uvx mcp-server-git --repository .
 """
 RunJson = Annotated[
     bool, typer.Option("--json", help="Print log lines and errors as JSON on stderr; stdout is the server's.")
@@ -42,6 +44,14 @@ def run(
     state_dir: StateDir = None,
     log_level: Annotated[str | None, typer.Option(help="Lowest level to log on stderr; default: warning.")] = None,
     config: ConfigFile = None,
+    sandbox: Annotated[
+        str | None,
+        typer.Option(
+            metavar="[PROFILE]",
+            help="Hold the server to a profile: a preset (base, node, python, git, browser) or a file; without one, "
+            "presets by the command. `require`, or require:PROFILE, refuses a sandbox that is not complete.",
+        ),
+    ] = None,
     as_json: RunJson = False,  # noqa: FBT002
 ) -> None:
     """Run a stdio MCP server behind the proxy.
@@ -51,10 +61,9 @@ def run(
     command ends, the server ends, and the other way round.
 
     Exit code: the server's, or 128 plus the signal that ended it; 127 if there is no such program,
-    126 if it cannot be executed, 1 for an error of Interlock.
+    126 if it cannot be executed, 125 if its sandbox could not be set up, 1 for an error of Interlock.
     """
     from proxy.runtime.stdio_run import run_server  # noqa: PLC0415  slow to import, not needed for --help
 
-    raise typer.Exit(
-        run_server(RunFlags(tuple(command), server_name, agent, policy, trace, state_dir, log_level, config, as_json))
-    )
+    flags = RunFlags(tuple(command), server_name, agent, policy, trace, state_dir, log_level, config, sandbox, as_json)
+    raise typer.Exit(run_server(flags))

@@ -26,6 +26,7 @@ class RunFlags(NamedTuple):
     state_dir: Path | None = None
     log_level: str | None = None
     config: Path | None = None
+    sandbox: str | None = None  # a profile, `auto`, `require` or `require:PROFILE`
     as_json: bool = False  # log lines and errors; not in the plain form
 
 
@@ -56,7 +57,7 @@ def parse_run_flags(words: Sequence[str]) -> RunFlags | None:
     if COMPLETION in os.environ or "--" not in words:
         return None
     end = words.index("--")
-    given = _pairs(words[:end], _RUN)
+    given = _pairs(with_sandbox_value(words[:end]), _RUN)
     if given is None or not words[end + 1 :]:
         return None
     return RunFlags(
@@ -68,7 +69,24 @@ def parse_run_flags(words: Sequence[str]) -> RunFlags | None:
         state_dir=_path(given.get("state_dir")),
         log_level=given.get("log_level"),
         config=_path(given.get("config")),
+        sandbox=given.get("sandbox"),
     )
+
+
+def with_sandbox_value(words: Sequence[str]) -> list[str]:
+    """Return words in which a `--sandbox` without a value has one: `auto`."""
+    return [
+        f"{word}=auto" if word == "--sandbox" and (not after or after.startswith("-")) else word
+        for word, after in zip(words, [*words[1:], ""], strict=True)
+    ]
+
+
+def with_optional_value(words: list[str]) -> list[str]:
+    """Return a command line in which the `--sandbox` of `run` and `wrap` has a value; typer knows no optional ones."""
+    if words[:1] not in (["run"], ["wrap"]):
+        return words
+    end = words.index("--") if "--" in words else len(words)
+    return [*with_sandbox_value(words[:end]), *words[end:]]
 
 
 def parse_decide_flags(words: Sequence[str]) -> DecideFlags | None:

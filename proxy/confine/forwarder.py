@@ -48,8 +48,14 @@ class Forwarder:
         say: Callable[[str], None] = lambda _: None,
         host_ports: Iterable[int] = (),
         most: int = MAX_CONNECTIONS,
+        allowed: Callable[[str, int], bool] | None = None,
+        on_refused: Callable[[str, int], None] = lambda _host, _port: None,
+        destination: Callable[[socket.socket], tuple[str, int]] = original_destination,
     ) -> None:
         self._proxy = proxy
+        self._allowed = allowed  # which hosts and ports may be reached; all where it is None
+        self._on_refused = on_refused
+        self._destination = destination
         self._host_ports = frozenset(host_ports)  # of the machine's loopback, reachable through the proxy
         self._fakes = fakes
         encoded = base64.b64encode(":".join(credentials or ()).encode()).decode()
@@ -74,7 +80,7 @@ class Forwarder:
             writer.transport.abort()
 
     async def _forward(self, reader: StreamReader, writer: StreamWriter) -> None:
-        address, port = original_destination(writer.get_extra_info("socket"))
+        address, port = self._destination(writer.get_extra_info("socket"))
         first = b""
         if port in self._host_ports and ipaddress.ip_address(address).is_loopback:
             async with asyncio.timeout(FIRST_BYTE_SECONDS):
@@ -116,6 +122,9 @@ class Forwarder:
         name = self._fakes.name(address)
         # An address of ours that was assigned to no name: the agent guessed it, and no policy could judge it.
         if name is None and self._fakes.covers(address):
+            return None
+        if self._allowed is not None and not self._allowed(name or str(literal), port):
+            self._on_refused(name or str(literal), port)
             return None
         return f"{name or _host_text(literal)}:{port}"
 
@@ -177,6 +186,43 @@ async def start_gateway(
         each.setblocking(False)
     servers = await Forwarder(proxy, fakes, credentials, say, host_ports, most).serve(sockets.forwarder)
     return servers + await serve_names(fakes, sockets.datagrams, sockets.streams)
+
+
+async def serve_sandbox(
+    proxy: tuple[str, int],
+    sockets: Iterable[socket.socket],
+    allowed: Callable[[str, int], bool] | None,
+    on_refused: Callable[[str, int], None],
+    *,
+    host_ports: Iterable[int] = (),
+    redirected: bool = False,
+) -> list[asyncio.Server]:
+    """Serve the sockets of a sandbox (`proxy/sandbox/loopback.py`): the last two of each family are for DNS."""
+    by_family: dict[int, list[socket.socket]] = {}
+    for each in sockets:
+        each.setblocking(False)
+        by_family.setdefault(each.family, []).append(each)
+    fakes = new_addresses()
+    forwarder = Forwarder(
+        proxy,
+        fakes,
+        host_ports=host_ports,
+        most=256,
+        allowed=allowed,
+        on_refused=on_refused,
+        destination=original_destination if redirected else _dialled,
+    )
+    made: list[asyncio.Server] = []
+    for family in by_family.values():
+        made += await forwarder.serve(family[:-2])
+        made += await serve_names(fakes, family[-2:-1], family[-1:])
+    return made
+
+
+def _dialled(connection: socket.socket) -> tuple[str, int]:
+    # Nothing was redirected: every address is the namespace's own, so the one that was dialled is the socket's.
+    address, port = connection.getsockname()[:2]
+    return address, port
 
 
 def allow_descriptors(count: int) -> int:

@@ -93,6 +93,8 @@ class Context:
     """The path and query of the request. It may hold secrets, so it is never recorded."""
     traceparent: str | None = None
     """The HTTP header of that name, as it came."""
+    sandbox: JsonObject | None = None
+    """What holds of a local server's sandbox; None where it has none."""
 
 
 @frozen()

@@ -389,6 +389,8 @@ def _detail(state: CallState) -> JsonObject:
         detail["annotations"] = state.call.hints.data()
     if (trace := trace_parent(state)) is not None:
         detail["traceparent"] = trace
+    if state.context.sandbox is not None:
+        detail["sandbox"] = state.context.sandbox
     if state.limits:
         detail["limits"] = [_beyond(one) for one in state.limits]
     if state.halted is not None:

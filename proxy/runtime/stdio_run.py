@@ -17,9 +17,9 @@ from proxy.core.ids import new_id
 from proxy.core.model import Context, Principal
 from proxy.errors import ConfigError, StartError, TracingError
 from proxy.policy.home import own_home
-from proxy.runtime.file_binding import bind_files, binds_files
-from proxy.runtime.wiring import Components, preload
+from proxy.runtime.wiring import Components, policy_cache, preload
 from proxy.sandbox.process_reaper import kill_descendants, set_subreaper
+from proxy.sandbox.sandbox_exec import MARK
 from proxy.sandbox.server_process import Launch, plan_launch
 from proxy.stdio.pipes import DescriptorReader, DescriptorWriter, take_standard_streams
 from proxy.stdio.runner import StdioRunner
@@ -29,9 +29,13 @@ from proxy.trace.tamper_guard import forbid_inspection
 from proxy.trace.tracer import TracePipe, find_strace, under_strace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
 
     from proxy.commands.run_flags import RunFlags
+    from proxy.core.model import JsonObject
+    from proxy.runtime.sandboxed_run import SandboxedRun
+    from proxy.runtime.wiring import Preloaded
 
 MAX_NAME = 200
 type Say = Callable[[str], None]
@@ -69,11 +73,36 @@ def run_server(given: RunFlags) -> int:
     except _CannotTraceError:
         return 1
     context = Context(Principal(settings.default_agent), name, transport="stdio", session=new_id())
+    flags_of_sandbox = (given.sandbox, given.config)
     # Before the server starts: its orphaned processes come to us and end with us, and it cannot read our memory,
     # where the keys are, through /proc or ptrace.
     set_subreaper()
     forbid_inspection()
-    return asyncio.run(_serve(settings, context, launch, strace, say))
+    return asyncio.run(_serve(settings, context, launch, strace, say, flags_of_sandbox))
+
+
+def _sandbox(
+    settings: Settings, preloaded: Preloaded, server: str, launch: Launch, asked: tuple[str | None, Path | None]
+) -> SandboxedRun | None:
+    """Return the server's sandbox; None where neither the policy nor the command line asks for one."""
+    flag, config = asked
+    policy = preloaded.policy.current()
+    if flag is None and not policy.sandboxes:
+        return None
+    from proxy.runtime.sandboxed_run import choose_sandbox, prepare_sandbox  # noqa: PLC0415  most servers have none
+
+    chosen = choose_sandbox(flag, policy, server, launch.argv, policy_cache(settings))
+    return None if chosen is None else prepare_sandbox(chosen, launch, settings, config)
+
+
+def _telling(box: SandboxedRun, server: str, say: Say) -> Callable[[], Awaitable[JsonObject]]:
+    async def release() -> JsonObject:
+        detail = await box.release()
+        if box.report is not None and box.report.missing:
+            say(f"interlock run: the sandbox of {server!r} is not complete: {'; '.join(box.report.missing)}")
+        return detail
+
+    return release
 
 
 def _say(text: str) -> None:
@@ -100,7 +129,14 @@ def _strace(trace: str, name: str, say: Say) -> str | None:
         return None
 
 
-async def _serve(settings: Settings, context: Context, launch: Launch, strace: str | None, say: Say) -> int:
+async def _serve(
+    settings: Settings,
+    context: Context,
+    launch: Launch,
+    strace: str | None,
+    say: Say,
+    sandbox: tuple[str | None, Path | None],
+) -> int:
     open_log = partial(RunLog, settings.state_dir, max_bytes=settings.audit_log_limit)
     preloaded = preload(settings, own_home(launch.argv, os.environ))
     components = Components(
@@ -111,19 +147,25 @@ async def _serve(settings: Settings, context: Context, launch: Launch, strace: s
         preloaded=preloaded,
         console=run_file.console_url(settings.state_dir),
     )
+    box = _sandbox(settings, preloaded, context.server, launch, sandbox)
     channel = watch = bound = None
-    profile = preloaded.policy.current().sandboxes.for_server(context.server)
-    binds = binds_files(profile)
+    binds = box is not None and box.binds_files
     if strace is not None:
         channel = TracePipe(supervised=binds)
-    if profile is not None and binds:
-        writer = channel.writer if channel is not None else None
-        bound = bind_files(profile, launch, components.gate, context, end=lambda: runner.kill_server(), trace=writer)
-        launch = bound.launch(launch)
+    if box is not None:
+        if binds:
+            from proxy.runtime.file_binding import bind_files  # noqa: PLC0415  most servers have no such tools
+
+            bound = bind_files(box, components.gate, context, lambda: runner, channel)
+        launch = box.launch
     if strace is not None and channel is not None:
-        launch = under_strace(launch, strace, channel.path)
+        sandboxed = box is not None and box.confines
+        launch = under_strace(launch, strace, channel.path, sandboxed=sandboxed)
         watch = LiveTrace(
-            channel, partial(components.gate.recorder.observed, context), own=(settings.state_dir, settings.policy)
+            channel,
+            partial(components.gate.recorder.observed, context),
+            own=(settings.state_dir, settings.policy),
+            mark=MARK if sandboxed else None,
         )
     # After everything that may print: from here on stdout carries MCP only.
     incoming, outgoing = take_standard_streams()
@@ -138,6 +180,7 @@ async def _serve(settings: Settings, context: Context, launch: Launch, strace: s
         bound=bound,
         watch=watch,
         say=say,
+        release=_telling(box, context.server, say) if box is not None else None,
     )
     components.halt_watcher.on_cut = runner.cut
     watching = asyncio.create_task(components.watch())

@@ -84,16 +84,21 @@ def preload(settings: Settings, home: str | None = None) -> Preloaded:
     """
     Queries.load_all()
     masker = open_masker(settings.state_dir)
-    key = read_or_make_key(settings.state_dir / "keys" / "policy-cache.key", CACHE_KEY_BYTES)
     policy = LivePolicy(
         settings.policy,
         prepare=lambda policy: _prepare(policy, masker, settings.state_dir),
         book=builtin(),
-        parsed=SealedCache(settings.state_dir / "policy-cache", key),
+        parsed=policy_cache(settings),
         home=home,
         also=settings.profile_files,
     )
     return Preloaded(policy, masker)
+
+
+def policy_cache(settings: Settings) -> SealedCache:
+    """Return the cache of parsed policy files and sandbox profiles."""
+    key = read_or_make_key(settings.state_dir / "keys" / "policy-cache.key", CACHE_KEY_BYTES)
+    return SealedCache(settings.state_dir / "policy-cache", key)
 
 
 def _prepare(policy: CompiledPolicy, masker: LiveMasker, state_dir: Path) -> Callable[[], None]:

@@ -21,35 +21,33 @@ if TYPE_CHECKING:
 _MARKS = frozenset("*?[")
 
 
-def boundaries(
-    profile: SandboxProfile, around: Surroundings, environ: Mapping[str, str], *, private_tmp: bool = True
-) -> Boundaries:
-    """Return what a profile, with all that it extends, grants. `private_tmp`: nobody else has files in $TMP."""
+def boundaries(profile: SandboxProfile, around: Surroundings, environ: Mapping[str, str]) -> Boundaries:
+    """Return what a profile, with all that it extends, grants."""
     grants = expand(profile, around, environ)
-    always = expand(runtime_part(profile, around, private_tmp=private_tmp), around, environ)
+    always = expand(runtime_part(profile, around), around, environ)
     hidden_by = _hidden_by(profile, around, grants)
     files = FileLimits(
         read=_real((*grants.read, *grants.exec)),
         write=_real((*grants.write, *grants.temporary)),
         always_read=_real((*always.read, *grants.exec)),
-        always_write=_real((*always.write, *always.temporary)),
+        always_write=_real(always.write),
+        fresh=_real(grants.temporary),
         hidden=lambda path: hidden_by(path) is not None,
     )
     programs = _real((*grants.exec, *around.package))
     return Boundaries(files, programs, frozenset(grants.sockets), grants.hosts, hidden_by)
 
 
-def runtime_part(profile: SandboxProfile, around: Surroundings, *, private_tmp: bool = True) -> SandboxProfile:
+def runtime_part(profile: SandboxProfile, around: Surroundings) -> SandboxProfile:
     """Return the part of a profile that is open at all times, whatever a call names.
 
     That is what presets grant, the server's own package, secrets, which are named one by one, and single files. The
-    folders and globs of the profile itself are where the user's files are.
+    folders and globs of the profile itself are where the user's files are. In temporary folders the server opens what
+    it made itself.
     """
     presets = [load_profile(name) for name in ("base", *profile.extends) if name in PRESETS]
     read = {line for preset in presets for line in preset.read}
     write = {line for preset in presets for line in preset.write}
-    if not private_tmp:
-        write.discard("$TMP")
     return profile.model_copy(
         update={
             "read": [line for line in profile.read if line in read or _is_single_file(line, around)],

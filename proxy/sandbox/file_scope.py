@@ -43,6 +43,7 @@ class FileLimits:
     write: PathSet
     always_read: PathSet = field(default_factory=PathSet)
     always_write: PathSet = field(default_factory=PathSet)
+    fresh: PathSet = field(default_factory=PathSet)  # folders in which new files may be made at all times
     hidden: Callable[[str], bool] = _nothing
 
     def __post_init__(self) -> None:
@@ -76,8 +77,13 @@ class FileScope:
             return False
         return self._limits.grants(path, write)
 
-    def permits_beside(self, path: str) -> bool:
-        """Return whether a new file may be made: the copy that is written first and then renamed to what was named."""
+    def permits_new(self, path: str) -> bool:
+        """Return whether a file may be made that `permits` does not open: where nobody else's can be, and as a copy.
+
+        Many programs write a copy beside a file first, and then rename it to what was named.
+        """
+        if path in self._limits.fresh and not self._limits.hidden(path):
+            return True
         if self._named is None:
             return False
         folder, name = posixpath.split(path)

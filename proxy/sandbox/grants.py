@@ -61,8 +61,9 @@ def expand(profile: SandboxProfile, around: Surroundings, environ: Mapping[str, 
     opened = frozenset(path for line in profile.secrets for path in _matches(line, around))
     hidden = _Hidden(profile.hide, around, opened)
     writable = [path for line in profile.write for path in _matches(line, around, create=True)]
-    temporary = tuple(path for path in writable if path in around.tmp)
-    write = [part for path in writable if path not in around.tmp for part in hidden.without(path)]
+    scratch = (*around.tmp, "/dev/shm")  # noqa: S108  each server has its own
+    temporary = tuple(path for path in writable if path in scratch)
+    write = [part for path in writable if path not in scratch for part in hidden.without(path)]
     read = [part for line in profile.read for path in _matches(line, around) for part in hidden.without(path)]
     granted = tuple(dict.fromkeys((*read, *sorted(opened))))
     return Grants(
@@ -138,12 +139,19 @@ class _Hidden:
     def __init__(self, hide: Iterable[str], around: Surroundings, opened: frozenset[str]) -> None:
         self._homes = around.homes
         self._opened = opened
+        self._packages = frozenset(around.package)
+        self._roots = frozenset(os.path.realpath(root) for root in (*around.roots, around.cwd))
         self._patterns = [pattern for line in hide for pattern in substitute(line, around)]
         plain = [pattern for pattern in self._patterns if _MARKS.isdisjoint(pattern.removesuffix("/**"))]
         # A home below /root, or /root itself, must not take the whole home out.
         closed = [path for path in secret_paths(self._homes) if not _holds(path, self._homes)]
         self._closed = {*closed, *(pattern.removesuffix("/**") for pattern in plain)}
         self._above = {above for path in self._closed for above in _ancestors(path)}
+
+    def _is_personal(self, folder: str) -> bool:
+        """Return whether people keep files there: not the system's folders, nor caches and programs in a home."""
+        below = [folder[len(home) + 1 :] for home in self._homes if folder.startswith(f"{home}/")]
+        return not _is_system(folder) and (folder in self._roots or not any(each.startswith(".") for each in below))
 
     def _is_closed(self, path: str) -> bool:
         if path in self._opened:
@@ -173,8 +181,8 @@ class _Hidden:
         ]
         found = [path for pattern in others for path in _glob(pattern)]
         fits = _name_test(names)
-        folders = dict.fromkeys(os.path.realpath(path) for path in granted)
-        found += walk([folder for folder in folders if not _is_system(folder)], fits)
+        folders = dict.fromkeys(os.path.realpath(path) for path in granted if path not in self._packages)
+        found += walk([folder for folder in folders if self._is_personal(folder)], fits)
         yield from (path for path in dict.fromkeys(found) if path not in self._opened)
 
 

@@ -138,8 +138,14 @@ class Files:
 
     def _require(self, location: str, *, write: bool) -> None:
         assert self.scope is not None
-        if location not in self._made and not self.scope.permits(location, write=write):
+        if not self.scope.permits(location, write=write) and not self._is_made(location):
             raise DeniedError(location)
+
+    def _is_made(self, location: str) -> bool:
+        """Return whether the server made a file, or a folder that it is in."""
+        while self._made and location not in self._made and location != "/":
+            location = os.path.dirname(location)  # noqa: PTH120
+        return location in self._made
 
     def _open(self, question: Question, folder: int, address: int, flags: int, mode: int) -> Opened:
         self.flags = flags = flags & 0xFFFFFFFF
@@ -185,21 +191,21 @@ class Files:
 
     def _create(self, question: Question, folder: int, address: int, flags: int, mode: int) -> Opened:
         with self._resolver.parent(question, folder, address) as (parent, name, location):
-            beside = self._require_new(location)
+            own = self._require_new(location)
             mode &= ~umask_of(question) & 0o7777
             # One name, exclusively: it is made in the folder that we hold, and no link is followed.
             wanted = flags | os.O_EXCL | os.O_CREAT | os.O_NOCTTY | os.O_CLOEXEC
             descriptor = os.open(name, wanted, mode, dir_fd=parent)
-            if beside:
+            if own:
                 self._remember(location)
             return Opened(descriptor, bool(flags & os.O_CLOEXEC))
 
     def _require_new(self, location: str) -> bool:
-        """Return whether a file that is to be made stands only beside what was named. Raises DeniedError."""
+        """Return whether a file that is to be made is open only because the server makes it. Raises DeniedError."""
         assert self.scope is not None
         if self.scope.permits(location, write=True):
             return False
-        if not self.scope.permits_beside(location):
+        if not self._is_made(location) and not self.scope.permits_new(location):
             raise DeniedError(location)
         return True
 
@@ -218,8 +224,10 @@ class Files:
 
     def _make_folder(self, question: Question, folder: int, address: int, mode: int) -> int:
         with self._resolver.parent(question, folder, address) as (parent, name, location):
-            self._require(location, write=True)
+            own = self._require_new(location)
             os.mkdir(name, mode & 0o7777 & ~umask_of(question), dir_fd=parent)
+            if own:
+                self._remember(location)
         return 0
 
     def _make_node(self, question: Question, folder: int, address: int, mode: int) -> int:

@@ -12,12 +12,11 @@ are refused. When the supervisor is gone, all of them fail with ENOSYS.
 
 from __future__ import annotations
 
+import _socket
 import array
 import ctypes
 import errno
 import os
-import platform
-import socket
 import struct
 import sys
 from typing import Final, NamedTuple, NoReturn
@@ -104,15 +103,15 @@ MACHINES: Final = {
 type Instruction = tuple[int, int, int, int]  # code, instructions to skip where true, where false, operand
 
 
-class NotifyError(Exception):
+class NotifyError(RuntimeError):
     """The kernel does not let us supervise a program; the message says why."""
 
 
 def this_machine() -> Machine:
     """Return the system calls of the machine that we run on. Raises NotifyError for one that is not known."""
-    machine = MACHINES.get(platform.machine())
+    machine = MACHINES.get(os.uname().machine)
     if machine is None:
-        raise NotifyError(f"no system call numbers are known for {platform.machine()!r}")
+        raise NotifyError(f"no system call numbers are known for {os.uname().machine!r}")
     return machine
 
 
@@ -124,7 +123,7 @@ def make_filter(machine: Machine, *, unix_sockets: bool = False) -> list[Instruc
     numbers = machine.numbers
     asked = sorted(numbers[name] for name in (*FILES, *REFUSED, *USERS) if name in numbers)
     # A descriptor can come by a unix socket, from a process that nobody supervises. Pairs stay within the server.
-    unix = [] if unix_sockets else [(EQUAL, 0, 1, int(socket.AF_UNIX)), no_such_family]
+    unix = [] if unix_sockets else [(EQUAL, 0, 1, int(_socket.AF_UNIX)), no_such_family]
     return [
         # First: a 32-bit program numbers its calls otherwise, so none of the numbers below would match.
         (LOAD, 0, 0, ARCHITECTURE),
@@ -175,7 +174,7 @@ def install_notify_filter(*, unix_sockets: bool = False) -> int:
     words = [ctypes.c_ulong(value) for value in (1, 0, 0, 0)]
     if libc.prctl(PR_SET_NO_NEW_PRIVS, *words) != 0:
         raise NotifyError(f"forbidding new privileges: {os.strerror(ctypes.get_errno())}")
-    number = ctypes.c_long(_SECCOMP[platform.machine()])
+    number = ctypes.c_long(_SECCOMP[os.uname().machine])
     # Killable: a signal would restart a call that the supervisor has half done. Kernels before 5.19 lack the flag.
     for flags in (NEW_LISTENER | WAIT_KILLABLE_RECV, NEW_LISTENER):
         listener: int = libc.syscall(number, ctypes.c_long(SECCOMP_SET_MODE_FILTER), flags, ctypes.byref(program))
@@ -186,10 +185,10 @@ def install_notify_filter(*, unix_sockets: bool = False) -> int:
     raise NotifyError(f"a seccomp filter with a listener: {os.strerror(ctypes.get_errno())}")
 
 
-def send_listener(channel: socket.socket, listener: int) -> None:
+def send_listener(channel: _socket.socket, listener: int) -> None:
     """Send the listener to the supervisor, wait until it serves, and close both. Raises OSError where it is gone."""
     numbers = array.array("i", [listener])
-    channel.sendmsg([b"L"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, numbers)])
+    channel.sendmsg([b"L"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, numbers)])
     if channel.recv(1) != b"G":
         raise ConnectionResetError("the supervisor of this program is gone")
     # The program must have neither: with the listener it could answer its own questions.
@@ -198,7 +197,7 @@ def send_listener(channel: socket.socket, listener: int) -> None:
 
 
 def main(argv: list[str]) -> NoReturn:
-    channel, program, command = socket.socket(fileno=int(argv[0])), argv[2], argv[3:]
+    channel, program, command = _socket.socket(fileno=int(argv[0])), argv[2], argv[3:]
     try:
         send_listener(channel, install_notify_filter(unix_sockets=argv[1] == "unix"))
         os.execve(program, command, os.environ)  # noqa: S606  no shell: the words are the client's own

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pydantic import ValidationError
 
@@ -26,10 +29,13 @@ def preset_file(name: str) -> Path:
     return policies_dir() / "sandbox" / f"{name}.yaml"
 
 
-def load_profile(name: str, beside: Path | None = None) -> SandboxProfile:
-    """Return the profile of a preset's name or a file's path, with all that it extends. Raises SandboxProfileError."""
+def load_profile(name: str, beside: Path | None = None, parsed: ParsedFiles | None = None) -> SandboxProfile:
+    """Return the profile of a preset's name or a file's path, with all that it extends. Raises SandboxProfileError.
+
+    `parsed` saves parsing the YAML of a file that was good before; its content is checked all the same.
+    """
     file = find_profile(name, beside)
-    return resolve(parse_profile(file), file.parent)
+    return resolve(parse_profile(file, parsed), file.parent, parsed)
 
 
 def find_profile(name: str, beside: Path | None = None) -> Path:
@@ -48,14 +54,16 @@ def find_profile(name: str, beside: Path | None = None) -> Path:
     return path
 
 
-def resolve(profile: SandboxProfile, folder: Path | None = None) -> SandboxProfile:
+def resolve(profile: SandboxProfile, folder: Path | None = None, parsed: ParsedFiles | None = None) -> SandboxProfile:
     """Return a profile with all that it extends, itself last; every profile extends `base`."""
     found: dict[str, SandboxProfile] = {}
-    _gather(["base", *profile.extends], folder, found)
+    _gather(["base", *profile.extends], folder, found, parsed)
     return merge([*found.values(), profile])
 
 
-def _gather(names: Sequence[str], folder: Path | None, found: dict[str, SandboxProfile]) -> None:
+def _gather(
+    names: Sequence[str], folder: Path | None, found: dict[str, SandboxProfile], parsed: ParsedFiles | None
+) -> None:
     for name in names:
         file = find_profile(name, folder)
         if str(file) in found:
@@ -63,18 +71,34 @@ def _gather(names: Sequence[str], folder: Path | None, found: dict[str, SandboxP
         if len(found) >= MAX_EXTENDED:
             raise SandboxProfileError(f"a sandbox profile extends {MAX_EXTENDED} others at most")
         found[str(file)] = SandboxProfile()  # profiles that extend each other end here
-        inner = parse_profile(file)
-        _gather(inner.extends, file.parent, found)
+        inner = parse_profile(file, parsed)
+        _gather(inner.extends, file.parent, found, parsed)
         found[str(file)] = inner
 
 
-def parse_profile(file: Path) -> SandboxProfile:
+def parse_profile(file: Path, parsed: ParsedFiles | None = None) -> SandboxProfile:
     """Return what one file says. Raises SandboxProfileError with line and column."""
     try:
         text = file.read_bytes()
     except OSError as error:
         raise SandboxProfileError(f"{file}: cannot be read: {error.strerror}") from None
-    return parse_text(text, str(file))
+    # The name is the file's content: what another content was parsed to can never be taken for it.
+    name = f"sandbox-1-{hashlib.sha256(text).hexdigest()}"
+    if parsed is not None and (known := parsed.get(name)) is not None:
+        with contextlib.suppress(ValueError):  # an older version took it: parse it again
+            return SandboxProfile.model_validate(json.loads(known))
+    profile = parse_text(text, str(file))
+    if parsed is not None:
+        parsed.put(name, profile.model_dump_json(exclude_unset=True).encode())
+    return profile
+
+
+class ParsedFiles(Protocol):
+    """Keeps what files were parsed to. Nobody else may be able to write there."""
+
+    def get(self, name: str) -> bytes | None: ...
+
+    def put(self, name: str, data: bytes) -> None: ...
 
 
 def parse_text(text: bytes, name: str) -> SandboxProfile:

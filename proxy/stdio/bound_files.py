@@ -5,15 +5,10 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import socket
-import sys
 import threading
 import time
-from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from proxy.sandbox import notify_filter
 from proxy.sandbox.file_scope import named_paths
 from proxy.sandbox.notify_acts import CALLS
 from proxy.sandbox.notify_supervisor import Supervisor
@@ -21,12 +16,12 @@ from proxy.sandbox.violations import Violation
 from proxy.trace.supervised import trace_line
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Callable, Sequence
 
     from proxy.core.model import InFlightCall, Message
     from proxy.sandbox.notify_acts import Act
     from proxy.sandbox.profile import SandboxProfile
-    from proxy.sandbox.server_process import Launch
     from proxy.sandbox.violations import Boundaries
 
     type TakeViolation = Callable[[Violation, Sequence[InFlightCall]], None]
@@ -38,10 +33,15 @@ DELETING: Final = frozenset({"unlink", "rename"})
 
 
 class BoundFiles:
-    """One server's binding. `folders` are what relative names may be below; `trace` is the writing end of its trace."""
+    """One server's binding, which holds from the server's first system call on.
+
+    `channel` is where its launcher sends the listener, `folders` are what relative names may be below, and `trace` is
+    the writing end of its trace.
+    """
 
     def __init__(
         self,
+        channel: socket.socket,
         profile: SandboxProfile,
         granted: Boundaries,
         folders: Sequence[str],
@@ -57,21 +57,8 @@ class BoundFiles:
         self._trace = trace
         self._open: dict[str, InFlightCall] = {}
         self._changing = threading.Lock()
-        ours, self._theirs = socket.socketpair()
-        self.supervisor = Supervisor(ours, granted.files, self._acted, self._expire)
-
-    def start(self) -> int:
-        """Begin to serve; return the descriptor that the launcher passes to `notify_filter.send_listener`."""
+        self.supervisor = Supervisor(channel, granted.files, self._acted, self._expire)
         self.supervisor.start()
-        return self._theirs.detach()
-
-    def launch(self, launch: Launch, *, unix_sockets: bool = False) -> Launch:
-        """Begin to serve; return how to start the server under its filter, where no other launcher does that."""
-        inside = self.start()
-        sockets = "unix" if unix_sockets else "pairs"
-        script = (sys.executable, "-I", "-S", str(Path(notify_filter.__file__)), str(inside), sockets)
-        argv = (*script, launch.program, *launch.argv)
-        return replace(launch, program=sys.executable, argv=argv, descriptors=(*launch.descriptors, inside))
 
     def stop(self) -> None:
         self.supervisor.stop()

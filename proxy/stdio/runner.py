@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -13,6 +13,8 @@ import structlog
 from proxy.core.model import Call
 from proxy.gate.halts import covers
 from proxy.sandbox.process_reaper import FORWARDED, NOT_EXECUTABLE, NOT_FOUND
+from proxy.sandbox.sandbox_exec import NOT_CONFINED
+from proxy.sandbox.sandboxed_start import SandboxRefusedError
 from proxy.sandbox.server_process import Launch, ServerProcess, start_server
 from proxy.stdio.session import Session
 from proxy.wire.stdio_lines import LineSplitter, TooLong
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from proxy.core.halts import Halt
-    from proxy.core.model import Context, InFlightCall, Message
+    from proxy.core.model import Context, InFlightCall, JsonObject, Message
     from proxy.gate.gate import Gate
     from proxy.stdio.bound_files import BoundFiles
     from proxy.stdio.pipes import DescriptorReader, DescriptorWriter
@@ -53,6 +55,7 @@ class StdioRunner:
     bound: BoundFiles | None = None  # where its files are bound to its calls
     watch: LiveTrace | None = None  # where it is traced; a server whose trace ends before it does is killed
     say: Callable[[str], None] = _say
+    release: Callable[[], Awaitable[JsonObject]] | None = None  # of a sandboxed server, which waits for it
     _session: Session | None = None
     _server: ServerProcess | None = None
     _notifying: asyncio.Task[None] | None = None
@@ -60,6 +63,8 @@ class StdioRunner:
     async def run(self, launch: Launch) -> int:
         """Serve until the server or the client ends; return the server's exit code."""
         self._server = server = await start_server(launch)
+        if self.release is not None and not await self._let_begin(server, self.release):
+            return NOT_CONFINED
         watch = self.watch
         on_request = self._on_request()
         self._session = session = Session(self.gate, self.context, self.outlet.write, server.write, on_request)
@@ -85,6 +90,16 @@ class StdioRunner:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _let_begin(self, server: ServerProcess, release: Callable[[], Awaitable[JsonObject]]) -> bool:
+        """Return whether the sandbox holds, so that the server may begin; else it never does."""
+        try:
+            self.context = replace(self.context, sandbox=await release())
+        except SandboxRefusedError as error:
+            self.say(f"interlock run: {self.context.server!r} was not started: {error}")
+            await server.clean_up()
+            return False
+        return True
 
     def _on_request(self) -> OnForward | None:
         hooks = [each.request_sent for each in (self.watch, self.bound) if each is not None]

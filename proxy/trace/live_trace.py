@@ -23,6 +23,7 @@ from proxy.trace.normalise import EVERYBODY, Normaliser
 from proxy.trace.observation_log import ObservationLog
 from proxy.trace.strace import Syscall, TraceReader
 from proxy.trace.tamper_guard import attacks_watcher, find_tracer, modifies, tracer_state
+from proxy.trace.tracer import as_we_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -53,7 +54,13 @@ MAX_EVIDENCE = 240
 class LiveTrace:
     """One server's trace. `report` receives what was observed, with its call or None."""
 
-    def __init__(self, channel: TracePipe, report: Report, own: Sequence[Path] = ()) -> None:
+    def __init__(
+        self, channel: TracePipe, report: Report, own: Sequence[Path] = (), *, mark: str | None = None
+    ) -> None:
+        # A sandbox is set up by the traced process itself; the server begins after the line with this mark. No line of
+        # the server's can come before it.
+        self._mark = mark
+        self._sandboxed = mark is not None
         # The files that no server may write: the state folder with log, pins and keys, and the policy.
         self._own = tuple(str(each.resolve()) for each in own)
         self._channel = channel
@@ -163,7 +170,10 @@ class LiveTrace:
         assert self._attributor is not None
         *lines, self._rest = (self._rest + data.decode("latin-1")).split("\n")
         for line in lines:
-            event = self._reader.take(line)
+            if self._mark is not None:
+                self._mark = None if self._mark in line else self._mark
+                continue
+            event = self._reader.take(as_we_number(line) if self._sandboxed else line)
             seen = self._normaliser.take(event)
             if not self.started and type(event) is Syscall and event.name == "execve":
                 # The first execve shows whether the server's program could be executed.

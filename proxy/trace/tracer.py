@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -30,6 +31,7 @@ REFUSED = {
     "io_uring_setup": "ENOSYS",
     **dict.fromkeys(("ptrace", "process_vm_readv", "process_vm_writev", "pidfd_getfd"), "EPERM"),
 }
+_TRANSLATED = re.compile(r"= [0-9]+ /\* ([0-9]+) in strace's PID NS \*/$")
 PTRACE_SCOPE = Path("/proc/sys/kernel/yama/ptrace_scope")
 
 
@@ -78,8 +80,15 @@ def _explain(stderr: str) -> str:
     return f"ptrace is refused ({last}); {', and '.join(ways)}"
 
 
-def under_strace(launch: Launch, strace: str, output: Path) -> Launch:
-    return replace(launch, program=strace, argv=("strace", *options(), "-o", str(output), "--", *launch.argv))
+def as_we_number(line: str) -> str:
+    """Return a line of a sandboxed server with the number that a new process has here, not in its own namespace."""
+    return _TRANSLATED.sub(r"= \1", line)
+
+
+def under_strace(launch: Launch, strace: str, output: Path, *, sandboxed: bool = False) -> Launch:
+    """Return what starts a server under strace; a sandboxed one numbers its processes otherwise than we do."""
+    words = [*options(), *(["--decode-pids=pidns"] if sandboxed else [])]
+    return replace(launch, program=strace, argv=("strace", *words, "-o", str(output), "--", *launch.argv))
 
 
 class TracePipe:

@@ -1,0 +1,238 @@
+"""Chooses the sandbox of a server that `interlock run` starts, and sets it up with a way out through the proxy."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from proxy.agent.env import ProxyEndpoint, change, proxy_url, reached, without_proxy
+from proxy.config import config_path, split_address
+from proxy.confine.firewall import FORWARDER_PORT, RESOLVER_PORT, ruleset
+from proxy.confine.namespace_setup import own_files
+from proxy.errors import ConfigError
+from proxy.identity.ca import Authority
+from proxy.sandbox.grants import Grants, Surroundings, expand
+from proxy.sandbox.plan import SandboxPlan
+from proxy.sandbox.profile import SandboxProfile, host_fits, profile_hash
+from proxy.sandbox.profile_files import load_profile, resolve
+from proxy.sandbox.sandboxed_start import SandboxedStart, SandboxReport
+from proxy.sandbox.server_package import package_of, roots_of
+from proxy.system import run_file
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Sequence
+
+    from proxy.config import Settings
+    from proxy.policy.decide import CompiledPolicy
+    from proxy.policy.load import ParsedFiles
+    from proxy.sandbox.server_process import Launch
+
+AUTO, REQUIRE = "auto", "require"
+_LOCAL: Final = ("localhost", "127.0.0.1", "[::1]")
+_RUNTIMES: Final = (
+    ("node", re.compile(r"node|npx|npm|pnpm|bunx?|deno|tsx")),
+    ("python", re.compile(r"python[0-9.]*|uvx?|pipx")),
+)
+_HELPERS: Final = (("git", re.compile(r"\bgit\b")), ("browser", re.compile(r"playwright|puppeteer|chrom")))
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenSandbox:
+    """The profile that holds for one server, whole; `require` where an incomplete sandbox is an error."""
+
+    profile: SandboxProfile
+    name: str
+    require: bool = False
+
+
+def choose_sandbox(
+    flag: str | None, policy: CompiledPolicy, server: str, command: Sequence[str], parsed: ParsedFiles | None = None
+) -> ChosenSandbox | None:
+    """Return the sandbox of a server: the policy's, else the one that the flag asks for; None where neither does.
+
+    Raises ConfigError where the flag names another profile than the policy has.
+    """
+    required = flag is not None and (flag == REQUIRE or flag.startswith(f"{REQUIRE}:"))
+    named = None if flag in (None, AUTO, REQUIRE) else str(flag).removeprefix(f"{REQUIRE}:")
+    by_policy = policy.sandboxes.for_server(server)
+    if by_policy is not None:
+        if named is not None:
+            raise ConfigError(
+                f"the policy has a sandbox for {server!r}, so --sandbox {named} cannot count; write --sandbox alone"
+            )
+        folder = policy.files[0].parent if policy.files else None
+        return ChosenSandbox(resolve(by_policy, folder, parsed), "policy", required)
+    if flag is None:
+        return None
+    if named is not None:
+        return ChosenSandbox(load_profile(named, Path.cwd(), parsed), named, required)
+    presets = presets_for(command)
+    own = SandboxProfile(extends=list(presets), read=["$ROOTS", "$CWD"], write=["$ROOTS"])
+    return ChosenSandbox(resolve(own, None, parsed), "+".join(presets) or "base", required)
+
+
+def presets_for(command: Sequence[str]) -> tuple[str, ...]:
+    """Return the presets that fit a command line."""
+    program = Path(command[0]).name
+    found = [name for name, pattern in _RUNTIMES if pattern.fullmatch(program)]
+    words = " ".join(command)
+    return (*found, *(name for name, pattern in _HELPERS if pattern.search(words)))
+
+
+@dataclass(slots=True)
+class SandboxedRun:
+    """One sandboxed server. `launch` starts it; `release` lets it begin and says what holds."""
+
+    chosen: ChosenSandbox
+    launch: Launch
+    _start: SandboxedStart | None = None
+    _grants: Grants = field(default_factory=Grants)
+    _proxy: tuple[str, int] | None = None
+    _servers: list[asyncio.Server] = field(default_factory=list["asyncio.Server"])
+    report: SandboxReport | None = None
+    on_refused: Callable[[str, int], None] = lambda _host, _port: None
+    around: Surroundings | None = None
+    supervised: socket.socket | None = None  # our end of the socket by which a supervisor gets to answer for its files
+
+    @property
+    def binds_files(self) -> bool:
+        """Whether some tool may open only what its arguments name."""
+        return self.supervised is not None
+
+    async def release(self) -> dict[str, Any]:
+        """Wait until the sandbox holds and let the server begin; return what events say of it.
+
+        Raises SandboxRefusedError.
+        """
+        if self._start is not None:
+            self.report = await self._start.release(self._serve)
+        return self.detail()
+
+    @property
+    def confines(self) -> bool:
+        """Whether it refuses anything, and not only records."""
+        return self._start is not None
+
+    def detail(self) -> dict[str, Any]:
+        """Return what each call's event says of the sandbox."""
+        profile = self.chosen.profile
+        found: dict[str, Any] = {
+            "mode": profile.mode or "enforce",
+            "profile": self.chosen.name,
+            "hash": profile_hash(profile)[:16],
+        }
+        if self.report is not None:
+            found |= {"landlock": self.report.landlock, "namespaces": self.report.namespaces}
+            if self.report.missing:
+                found["missing"] = list(self.report.missing)
+        return found
+
+    async def _serve(self, sockets: list[socket.socket]) -> None:
+        from proxy.confine.forwarder import serve_sandbox  # noqa: PLC0415  only servers with a network need it
+
+        assert self._proxy is not None
+        hosts = self._grants.hosts
+        allowed = (lambda host, port: host_fits(host, port, hosts)) if hosts is not None else None
+        self._servers = await serve_sandbox(
+            self._proxy, sockets, allowed, self.on_refused, host_ports=local_ports(hosts), redirected=hosts is None
+        )
+
+
+def prepare_sandbox(chosen: ChosenSandbox, launch: Launch, settings: Settings, config: Path | None) -> SandboxedRun:
+    """Plan the sandbox of a server. Raises ConfigError where it cannot be had."""
+    if not chosen.profile.enforced:
+        return SandboxedRun(chosen, launch)
+    home, cwd = str(Path.home()), str(Path.cwd())
+    package = package_of(launch.program, launch.argv, home, cwd)
+    around = Surroundings(
+        home, cwd, roots_of(launch.argv, home, cwd), package=package, path=os.environ.get("PATH", os.defpath)
+    )
+    try:
+        grants = expand(chosen.profile, around, os.environ)
+    except (ValueError, OSError) as error:
+        raise ConfigError(f"the sandbox profile {chosen.name!r} cannot be applied: {error}") from error
+    way = _way_out(grants, settings)
+    binds = any(tool.files == "from arguments" for tool in chosen.profile.tools.values())
+    ours, theirs = socket.socketpair() if binds else (None, None)
+    plan = SandboxPlan(
+        launch,
+        _without_own(grants, settings, config),
+        cwd,
+        package=package,
+        require=chosen.require,
+        supervisor=theirs.detach() if theirs is not None else None,
+        ports=way.ports,
+        dns_port=way.dns_port,
+        firewall=way.firewall,
+        given=way.given,
+        environ=change({**grants.env, "TMPDIR": "/tmp"}, way.environ),  # noqa: S108  its own
+    )
+    start = SandboxedStart(plan)
+    return SandboxedRun(chosen, start.launch, start, grants, way.proxy, around=around, supervised=ours)
+
+
+def _without_own(grants: Grants, settings: Settings, config: Path | None) -> Grants:
+    """Return grants without what confines the server: its policy, settings and the proxy's state are hidden."""
+    own = [settings.state_dir, settings.policy, config_path(config, os.environ)]
+    paths = [str(path.resolve()) for path in own if path is not None and path.exists()]
+    shown = (*grants.read, *grants.write)
+    inside = [path for path in paths if any(path == each or path.startswith(f"{each}/") for each in shown)]
+    return replace(grants, hidden=tuple(dict.fromkeys((*grants.hidden, *inside))))
+
+
+@dataclass(frozen=True, slots=True)
+class _WayOut:
+    ports: tuple[int, ...] | None = None
+    dns_port: int = 53
+    firewall: str | None = None
+    proxy: tuple[str, int] | None = None
+    given: dict[str, str] = field(default_factory=dict[str, str])
+    environ: dict[str, str | None] = field(default_factory=dict[str, "str | None"])
+
+
+def _way_out(grants: Grants, settings: Settings) -> _WayOut:
+    hosts = grants.hosts
+    if hosts == ():
+        return _WayOut()
+    running = run_file.read(settings.state_dir)
+    if running is None or running.mode != "regular":
+        raise ConfigError(
+            f"the sandbox lets the server reach hosts, through the proxy, and none runs on {settings.state_dir}; "
+            "start one with `interlock up`, or write network: none"
+        )
+    authority = Authority(settings.state_dir)
+    ca, bundle = (authority.folder / name for name in ("ca.pem", "bundle.pem"))
+    endpoint = ProxyEndpoint(proxy_url(running.listen), str(ca), str(bundle), "")
+    given = {str(path.resolve()): path.read_text() for path in (ca, bundle)}
+    given |= own_files(socket.gethostname())
+    every = hosts is None or any(entry.endswith(":*") for entry in hosts)
+    firewall = ruleset(host_ports=local_ports(hosts)) if every else None
+    ports = (FORWARDER_PORT,) if every else ports_of(hosts or ())
+    return _WayOut(
+        ports,
+        RESOLVER_PORT if every else 53,
+        firewall,
+        split_address(reached(running.listen)),
+        given,
+        without_proxy(endpoint),
+    )
+
+
+def ports_of(hosts: Sequence[str]) -> tuple[int, ...]:
+    """Return the ports of a profile's hosts; an entry without one stands for 80 and 443."""
+    found: set[int] = set()
+    for entry in hosts:
+        _, colon, port = entry.rpartition(":")
+        found |= {int(port)} if colon and port.isdigit() and not entry.endswith("]") else {80, 443}
+    return tuple(sorted(found))
+
+
+def local_ports(hosts: Sequence[str] | None) -> tuple[int, ...]:
+    """Return the ports of this machine's own loopback that a profile names."""
+    named = [entry for entry in hosts or () if entry.startswith(_LOCAL)]
+    return tuple(port for entry in named for port in ports_of([entry]))

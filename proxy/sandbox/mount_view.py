@@ -1,0 +1,195 @@
+"""Gives a server a root folder of its own, in which only what its profile names exists.
+
+Runs inside new namespaces, as their root. What is not granted is not there, whatever the host renames or makes later;
+what is only to be read is on a read-only mount, so chmod, chown and extended attributes fail as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+from proxy.sandbox.kernel_calls import (
+    ATTR_NODEV,
+    ATTR_NOEXEC,
+    ATTR_NOSUID,
+    ATTR_RDONLY,
+    MS_BIND,
+    MS_NODEV,
+    MS_NOEXEC,
+    MS_NOSUID,
+    MS_PRIVATE,
+    MS_REC,
+    SandboxError,
+    mount,
+    pivot_root,
+    set_mount_attributes,
+)
+
+BASES = ("/tmp", "/mnt", "/var", "/usr")  # noqa: S108  one of them is covered while the view is built
+DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+LINKS = {
+    "fd": "/proc/self/fd",
+    "stdin": "/proc/self/fd/0",
+    "stdout": "/proc/self/fd/1",
+    "stderr": "/proc/self/fd/2",
+}
+# The machine's own switches; real root could use them without any capability.
+SWITCHES = ("sys", "irq", "bus", "fs", "acpi", "scsi", "sysrq-trigger")
+# What tells of the machine or of other people's keys.
+TELLING = ("kcore", "keys", "key-users", "kmsg", "kallsyms", "timer_list", "slabinfo", "vmallocinfo", "config.gz")
+SCRATCH = "mode=1777,size=512m"
+KINDS = {
+    "read": ATTR_RDONLY | ATTR_NOSUID | ATTR_NODEV,
+    "write": ATTR_NOSUID | ATTR_NODEV | ATTR_NOEXEC,
+    "own": ATTR_NOSUID | ATTR_NODEV,  # written, and executed too: the server's own package lies there
+    "socket": ATTR_NOSUID | ATTR_NODEV | ATTR_NOEXEC,
+}
+
+
+class View:
+    """The root folder while it is built. `build` ends inside of it; `own_proc` says whether /proc is our own."""
+
+    def __init__(self) -> None:
+        self.own_proc = False
+        self.memfd_exec_off = False
+        self._base = next(path for path in BASES if os.path.isdir(path))  # noqa: PTH112
+
+    def build(
+        self,
+        files: list[tuple[str, str]],
+        links: dict[str, str],
+        temporary: list[str],
+        hidden: list[str],
+        given: dict[str, str],
+    ) -> None:
+        """Show `files` (path and kind) and `links`; cover `hidden`; write `given` texts. Raises SandboxError."""
+        # Before any other mount, which would else appear outside where the machine's mounts are shared.
+        mount(None, "/", None, MS_REC | MS_PRIVATE)
+        # By descriptor: the folder that is about to be covered may hold some of them.
+        sources = [(path, kind, _open(path)) for path, kind in sorted(files)]
+        mount("tmpfs", self._base, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755")
+        self._make_devices()
+        for path in temporary:
+            self._mkdir(path)
+            mount("tmpfs", self._base + path, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, SCRATCH)
+        for path, kind, handle in sources:
+            self._show(path, kind, handle)
+        for path, target in links.items():
+            self._mkdir(os.path.dirname(path))  # noqa: PTH120
+            with contextlib.suppress(FileExistsError):
+                os.symlink(target, self._base + path)  # noqa: PTH211
+        self._hide(hidden)
+        for path, text in given.items():
+            self._give(path, text)
+        self._make_proc()
+        pivot_root(self._base)
+        set_mount_attributes("/", ATTR_RDONLY, 0)
+
+    def _mkdir(self, path: str) -> None:
+        os.makedirs(self._base + path, mode=0o755, exist_ok=True)  # noqa: PTH103
+
+    def _show(self, path: str, kind: str, handle: int) -> None:
+        target = self._base + path
+        if os.path.isdir(f"/proc/self/fd/{handle}"):  # noqa: PTH112
+            self._mkdir(path)
+        else:
+            self._mkdir(os.path.dirname(path))  # noqa: PTH120
+            if not os.path.lexists(target):
+                os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o600))
+        mount(f"/proc/self/fd/{handle}", target, None, MS_BIND | MS_REC)
+        set_mount_attributes(target, KINDS[kind])
+        os.close(handle)
+
+    def _hide(self, hidden: list[str]) -> None:
+        if not hidden:
+            return
+        empty = f"{self._base}/.hidden"
+        os.close(os.open(empty, os.O_CREAT | os.O_WRONLY, 0))
+        for path in hidden:
+            target = self._base + path
+            if os.path.isdir(target) and not os.path.islink(target):  # noqa: PTH112, PTH114
+                mount("tmpfs", target, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=000,size=4k")
+                set_mount_attributes(target, ATTR_RDONLY)
+            elif os.path.lexists(target) and not os.path.islink(target):  # noqa: PTH114
+                mount(empty, target, None, MS_BIND)
+                set_mount_attributes(target, ATTR_RDONLY)
+        os.unlink(empty)
+
+    def _give(self, path: str, text: str) -> None:
+        target = self._base + path
+        self._mkdir(os.path.dirname(path))  # noqa: PTH120
+        if os.path.ismount(target) or _is_below_mount(target, self._base):
+            source = f"{self._base}/.given"
+            _write(source, text)
+            mount(source, target, None, MS_BIND)
+            os.unlink(source)
+        else:
+            _write(target, text)
+
+    def _make_devices(self) -> None:
+        self._mkdir("/dev")
+        for name in DEVICES:
+            target = f"{self._base}/dev/{name}"
+            if os.path.exists(f"/dev/{name}"):  # noqa: PTH110
+                os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o600))
+                mount(f"/dev/{name}", target, None, MS_BIND)
+        for name, link in LINKS.items():
+            os.symlink(link, f"{self._base}/dev/{name}")  # noqa: PTH211
+        self._mkdir("/dev/shm")  # noqa: S108
+
+    def _make_proc(self) -> None:
+        self._mkdir("/proc")
+        proc = f"{self._base}/proc"
+        try:
+            mount("proc", proc, "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+            self.own_proc = True
+        except SandboxError:
+            # In a container whose /proc is partly covered, the kernel refuses a whole one. Landlock still forbids
+            # to look into processes of others there.
+            mount("/proc", proc, None, MS_BIND | MS_REC)
+        if self.own_proc:
+            self.memfd_exec_off = _write_switch(f"{proc}/sys/vm/memfd_noexec", b"1")
+        for name in SWITCHES:
+            path = f"{proc}/{name}"
+            if os.path.exists(path):  # noqa: PTH110
+                mount(path, path, None, MS_BIND | MS_REC)
+                set_mount_attributes(path, ATTR_RDONLY)
+        for name in TELLING:
+            if os.path.exists(f"{proc}/{name}"):  # noqa: PTH110
+                mount(f"{self._base}/dev/null", f"{proc}/{name}", None, MS_BIND)
+
+
+def _open(path: str) -> int:
+    try:
+        handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError as error:
+        raise SandboxError(f"opening {path}: {error.strerror}") from error
+    # Somebody may have put a link in its place since the profile was read.
+    if os.readlink(f"/proc/self/fd/{handle}") != path:  # noqa: PTH115
+        raise SandboxError(f"{path} is another file than a moment ago")
+    return handle
+
+
+def _is_below_mount(path: str, base: str) -> bool:
+    while path != base:
+        if os.path.ismount(path):
+            return True
+        path = os.path.dirname(path)  # noqa: PTH120
+    return False
+
+
+def _write(path: str, text: str) -> None:
+    # Never through a link: it would lead to a file of the host.
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
+    with open(handle, "w") as file:  # noqa: PTH123  pathlib is slow to import
+        file.write(text)
+
+
+def _write_switch(path: str, value: bytes) -> bool:
+    try:
+        with open(path, "wb", buffering=0) as file:  # noqa: PTH123
+            file.write(value)
+    except OSError:
+        return False
+    return True

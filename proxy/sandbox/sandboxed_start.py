@@ -1,0 +1,123 @@
+"""Starts a server in its sandbox: hands the plan to `sandbox_exec`, and lets the server begin once all holds."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from proxy.errors import InterlockError
+from proxy.sandbox import sandbox_exec
+from proxy.sandbox.server_process import Launch
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from proxy.sandbox.plan import SandboxPlan
+
+MAX_SOCKETS = 250  # the kernel passes 253 at a time
+SET_UP_SECONDS = 60.0
+
+
+class SandboxRefusedError(InterlockError):
+    """The sandbox could not be set up, so the server was not started; the message says which step."""
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxReport:
+    """What holds for a server."""
+
+    landlock: int = 0  # the version of its interface; 0 where the kernel has none
+    namespaces: bool = False
+    own_proc: bool = False
+    keyring: bool = False
+    missing: tuple[str, ...] = ()  # what this system cannot hold, in words
+
+    @property
+    def complete(self) -> bool:
+        return not self.missing
+
+
+def read_report(found: dict[str, Any], limits: dict[str, int], *, root: bool) -> SandboxReport:
+    """Return what `sandbox_exec` reports, with what is missing in words."""
+    missing: list[str] = []
+    if not found.get("namespaces"):
+        missing.append(f"no namespaces ({found.get('missing', 'refused')}): Landlock and seccomp alone, no network")
+    if not found.get("landlock"):
+        missing.append("no Landlock: programs are not limited to the list")
+    if found.get("namespaces") and not found.get("proc"):
+        missing.append("no /proc of its own")
+    if root and "processes" in limits:
+        missing.append("the kernel does not count root's processes")
+    return SandboxReport(
+        int(found.get("landlock", 0)),
+        bool(found.get("namespaces")),
+        bool(found.get("proc")),
+        bool(found.get("keyring")),
+        tuple(missing),
+    )
+
+
+class SandboxedStart:
+    """One start. `launch` is what to run in place of the server's own command."""
+
+    def __init__(self, plan: SandboxPlan) -> None:
+        self._plan = plan
+        self._spec = plan.spec()
+        content = os.memfd_create("interlock-sandbox", os.MFD_CLOEXEC)
+        data = json.dumps(self._spec).encode()
+        with open(content, "wb", closefd=False) as file:
+            file.write(data)
+        os.lseek(content, 0, os.SEEK_SET)
+        self._channel, inside = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._channel.setblocking(False)
+        inner = inside.detach()
+        script = str(Path(sandbox_exec.__file__))
+        self.launch = Launch(
+            sys.executable,
+            (sys.executable, "-I", "-S", script, str(content), str(inner)),
+            descriptors=(content, inner, *((plan.supervisor,) if plan.supervisor is not None else ())),
+            environ=plan.environ,
+        )
+
+    async def release(self, serve: Callable[[list[socket.socket]], Awaitable[None]]) -> SandboxReport:
+        """Wait until all holds, have `serve` take the ways out, let the server begin; return what holds.
+
+        Raises SandboxRefusedError where a step failed: then the server's program is never executed.
+        """
+        try:
+            async with asyncio.timeout(SET_UP_SECONDS):
+                found, sockets = await self._receive()
+                if "sockets" in found:
+                    await serve(sockets)
+                    found, _ = await self._receive()
+            if "error" in found:
+                raise SandboxRefusedError(f"the sandbox cannot be set up: {found['error']}")
+            report = read_report(found, self._spec["limits"], root=os.geteuid() == 0)
+            if self._plan.require and not report.complete:
+                raise SandboxRefusedError(f"the sandbox is not complete: {'; '.join(report.missing)}")
+            self._channel.send(sandbox_exec.GO)
+        except (TimeoutError, OSError, ValueError) as error:
+            raise SandboxRefusedError(f"the sandbox cannot be set up: {error or 'no answer'}") from error
+        else:
+            return report
+        finally:
+            self._channel.close()  # without a GO it ends
+
+    async def _receive(self) -> tuple[dict[str, Any], list[socket.socket]]:
+        loop, readable = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(self._channel, readable.set)
+        try:
+            await readable.wait()
+        finally:
+            loop.remove_reader(self._channel)
+        data, handles, _, _ = socket.recv_fds(self._channel, sandbox_exec.MAX_REPORT, MAX_SOCKETS)
+        sockets = [socket.socket(fileno=handle) for handle in handles]
+        if not data:
+            raise ValueError("it ended before it was ready")
+        return json.loads(data), sockets
