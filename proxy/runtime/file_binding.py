@@ -27,7 +27,7 @@ def bind_files(
     assert box.supervised is not None
     assert box.around is not None
     profile, around = box.chosen.profile, box.around
-    granted = boundaries(profile, around, os.environ)
+    granted = boundaries(profile, around, os.environ, box.grants)
 
     def end() -> None:
         runner().kill_server()

@@ -100,6 +100,10 @@ class SandboxedRun:
     supervised: socket.socket | None = None  # our end of the socket by which a supervisor gets to answer for its files
 
     @property
+    def grants(self) -> Grants:
+        return self._grants
+
+    @property
     def binds_files(self) -> bool:
         """Whether some tool may open only what its arguments name."""
         return self.supervised is not None

@@ -21,14 +21,16 @@ if TYPE_CHECKING:
 _MARKS = frozenset("*?[")
 
 
-def boundaries(profile: SandboxProfile, around: Surroundings, environ: Mapping[str, str]) -> Boundaries:
-    """Return what a profile, with all that it extends, grants."""
-    grants = expand(profile, around, environ)
+def boundaries(
+    profile: SandboxProfile, around: Surroundings, environ: Mapping[str, str], grants: Grants | None = None
+) -> Boundaries:
+    """Return what a profile, with all that it extends, grants; `grants` where it was expanded already."""
+    grants = grants or expand(profile, around, environ)
     always = expand(runtime_part(profile, around), around, environ)
     hidden_by = _hidden_by(profile, around, grants)
     files = FileLimits(
         read=_real((*grants.read, *grants.exec)),
-        write=_real((*grants.write, *grants.temporary)),
+        write=_real(grants.write),
         always_read=_real((*always.read, *grants.exec)),
         always_write=_real(always.write),
         fresh=_real(grants.temporary),

@@ -27,8 +27,10 @@ class PathSet:
     def __contains__(self, path: str) -> bool:
         return path in self.paths or path.startswith(self._below)
 
-    def __bool__(self) -> bool:
-        return bool(self.paths)
+    def leads_to(self, folder: str) -> bool:
+        """Return whether one of the paths lies below a folder."""
+        below = folder.rstrip("/") + "/"
+        return any(path.startswith(below) for path in self.paths)
 
 
 def _nothing(_: str) -> bool:
@@ -48,7 +50,7 @@ class FileLimits:
 
     def __post_init__(self) -> None:
         # Every open asks, and servers open the same files again and again.
-        for name in ("grants", "always"):
+        for name in ("grants", "always", "leads_on"):
             object.__setattr__(self, name, functools.lru_cache(_KNOWN)(getattr(self, name)))
 
     def grants(self, path: str, write: bool) -> bool:  # noqa: FBT001  positional for the cache
@@ -59,6 +61,10 @@ class FileLimits:
         """Return whether a file is open at all times."""
         granted = path in self.always_write or (not write and path in self.always_read)
         return granted and not self.hidden(path)
+
+    def leads_on(self, path: str) -> bool:
+        """Return whether a folder is on the way to something granted: programs look there for what is granted."""
+        return self.read.leads_to(path) or self.write.leads_to(path)
 
 
 class FileScope:
@@ -76,6 +82,10 @@ class FileScope:
         if self._named is not None and path not in self._named and not (self._exactly_root and path == "/"):
             return False
         return self._limits.grants(path, write)
+
+    def leads_on(self, path: str) -> bool:
+        """Return whether a folder, which is not open itself, is on the way to something granted."""
+        return self._limits.leads_on(path)
 
     def permits_new(self, path: str) -> bool:
         """Return whether a file may be made that `permits` does not open: where nobody else's can be, and as a copy.

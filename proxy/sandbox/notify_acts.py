@@ -184,7 +184,14 @@ class Files:
             if write or known is None:
                 raise DeniedError(location)
         elif stat.S_ISREG(kind) or stat.S_ISDIR(kind):
-            self._require(location, write=write)
+            try:
+                self._require(location, write=write)
+            except DeniedError:
+                assert self.scope is not None
+                # A search for modules along a path: refused, and nothing to tell anybody about.
+                if stat.S_ISDIR(kind) and not write and self.scope.leads_on(location):
+                    raise OSError(errno.EACCES, "") from None
+                raise
         elif not (stat.S_ISCHR(kind) and location in DEVICES) and not location.startswith("pipe:["):
             # A device; or a named pipe or socket, behind which another program may be.
             raise DeniedError(location)

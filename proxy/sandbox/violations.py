@@ -121,7 +121,9 @@ def _refusing_line(seen: Seen, granted: Boundaries) -> str | None:
 
 
 def _file_line(path: str | None, granted: Boundaries, *, write: bool) -> str | None:
-    if path is None or granted.files.grants(path, write) or _is_runtime(path, write=write):
+    if path is None or granted.files.grants(path, write) or path in granted.files.fresh:
+        return None
+    if _is_runtime(path, write=write) or (not write and granted.files.leads_on(path)):
         return None
     hidden = granted.hidden_by(path)
     return hidden or ("write does not list it" if write else "read and write do not list it")

@@ -70,12 +70,14 @@ class BoundFiles:
         """Open what a request names, before it is written to the server."""
         if message.id is None or message.method is None:
             return
-        named: frozenset[str] | None = frozenset()
         if message.method == "tools/call":
             tool = self._profile.tool(in_flight.call.tool or "")
-            named = self._named(message.params.get("arguments")) if tool.files == "from arguments" else None
+            bound = tool.files == "from arguments"
+            named = self._named(message.params.get("arguments")) if bound else None
         elif message.method in NAMING:
             named = self._named(message.params)
+        else:
+            return  # names nothing: what is open at all times is enough
         with self._changing:
             self._open = {**self._open, in_flight.call_id: in_flight}
         self.supervisor.begin_call(in_flight.call_id, named)

@@ -47,10 +47,12 @@ class ViolationKeeper:
         self._loop = loop
         self._lock = threading.Lock()
         self._known: dict[str, set[Violation]] = {}
+        self._began = False
 
     def take(self, found: Violation, calls: Sequence[InFlightCall]) -> None:
         """Take what was refused while `calls` were in flight. Their answers are barred when this returns."""
         open_calls = [call for call in calls if not call.closed]
+        self._began = self._began or bool(open_calls)
         if self._withholds:
             # All of them: which of them it was for, a server that works on several does not say.
             for call in open_calls:
@@ -75,7 +77,8 @@ class ViolationKeeper:
             detail["candidates"] = [call.call_id for call in calls]
         for call in calls or (None,):
             self._recorder.act_refused(self._context, call, f"sandbox: {found.line}", detail)
-        if self._ends:
+        # What programs try while they start, before any call, is only told.
+        if self._ends and self._began:
             log.error("ending a server for what it tried", server=self._context.server, line=found.line)
             self._end()
 
