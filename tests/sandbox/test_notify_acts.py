@@ -181,7 +181,7 @@ GRANTED: dict[str, tuple[str, str]] = {
         "0o604",
     ),
     "added to": (
-        "open(f'{named}/log', 'a').write('1'); open(f'{named}/log', 'a').write('2'); print(open(f'{named}/log').read())",
+        "log = f'{named}/log'; open(log, 'a').write('1'); open(log, 'a').write('2'); print(open(log).read())",
         "12",
     ),
     "made only once": ("open(f'{named}/ok', 'x')", "EEXIST"),
@@ -197,7 +197,7 @@ GRANTED: dict[str, tuple[str, str]] = {
     "a nameless file, then named": (
         (
             "d = os.open(named, os.O_TMPFILE | os.O_RDWR, 0o600); os.write(d, b'x'); "
-            "os.link(f'/proc/self/fd/{d}', f'{named}/named', follow_symlinks=True); print(open(f'{named}/named').read())"
+            "os.link(f'/proc/self/fd/{d}', f'{named}/tmp', follow_symlinks=True); print(open(f'{named}/tmp').read())"
         ),
         "x",
     ),
