@@ -100,8 +100,9 @@ class SandboxedRun:
     supervised: socket.socket | None = None  # our end of the socket by which a supervisor gets to answer for its files
 
     @property
-    def grants(self) -> Grants:
-        return self._grants
+    def grants(self) -> Grants | None:
+        """What the profile grants here; None where that was not needed so far."""
+        return self._grants if self._start is not None else None
 
     @property
     def binds_files(self) -> bool:
@@ -149,13 +150,13 @@ class SandboxedRun:
 
 def prepare_sandbox(chosen: ChosenSandbox, launch: Launch, settings: Settings, config: Path | None) -> SandboxedRun:
     """Plan the sandbox of a server. Raises ConfigError where it cannot be had."""
-    if not chosen.profile.enforced:
-        return SandboxedRun(chosen, launch)
     home, cwd = str(Path.home()), str(Path.cwd())
     package = package_of(launch.program, launch.argv, home, cwd)
     around = Surroundings(
         home, cwd, roots_of(launch.argv, home, cwd), package=package, path=os.environ.get("PATH", os.defpath)
     )
+    if not chosen.profile.enforced:
+        return SandboxedRun(chosen, launch, around=around)
     try:
         grants = expand(chosen.profile, around, os.environ)
     except (ValueError, OSError) as error:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from proxy.core.model import JsonObject
     from proxy.runtime.sandboxed_run import SandboxedRun
     from proxy.runtime.wiring import Preloaded
+    from proxy.trace.live_trace import Report
 
 MAX_NAME = 200
 type Say = Callable[[str], None]
@@ -161,9 +162,14 @@ async def _serve(
     if strace is not None and channel is not None:
         sandboxed = box is not None and box.confines
         launch = under_strace(launch, strace, channel.path, sandboxed=sandboxed)
+        report: Report = partial(components.gate.recorder.observed, context)
+        if box is not None:
+            from proxy.runtime.file_binding import report_violations  # noqa: PLC0415  most servers have no sandbox
+
+            report = report_violations(box, report)
         watch = LiveTrace(
             channel,
-            partial(components.gate.recorder.observed, context),
+            report,
             own=(settings.state_dir, settings.policy),
             mark=MARK if sandboxed else None,
         )

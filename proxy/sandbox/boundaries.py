@@ -22,11 +22,19 @@ _MARKS = frozenset("*?[")
 
 
 def boundaries(
-    profile: SandboxProfile, around: Surroundings, environ: Mapping[str, str], grants: Grants | None = None
+    profile: SandboxProfile,
+    around: Surroundings,
+    environ: Mapping[str, str],
+    grants: Grants | None = None,
+    *,
+    bound: bool = True,
 ) -> Boundaries:
-    """Return what a profile, with all that it extends, grants; `grants` where it was expanded already."""
+    """Return what a profile, with all that it extends, grants; `grants` where it was expanded already.
+
+    Without `bound` nothing is open at all times: that matters only where tools are bound.
+    """
     grants = grants or expand(profile, around, environ)
-    always = expand(runtime_part(profile, around), around, environ)
+    always = expand(runtime_part(profile, around), around, environ) if bound else grants
     hidden_by = _hidden_by(profile, around, grants)
     files = FileLimits(
         read=_real((*grants.read, *grants.exec)),
