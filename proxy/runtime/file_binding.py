@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from functools import cache
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from proxy.sandbox.boundaries import boundaries
+from proxy.sandbox.violations import violation
 from proxy.stdio.bound_files import BoundFiles
 from proxy.stdio.violation_keeper import ViolationKeeper
 from proxy.trace.observed_violations import with_violations
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from proxy.runtime.sandboxed_run import SandboxedRun
     from proxy.sandbox.violations import Boundaries
     from proxy.stdio.runner import StdioRunner
+    from proxy.trace.capability import Observation
     from proxy.trace.live_trace import Report
     from proxy.trace.tracer import TracePipe
 
@@ -42,16 +44,23 @@ def bind_files(
     return BoundFiles(box.supervised, profile, granted, folders, around.home, keeper.take, writer)
 
 
-def report_violations(box: SandboxedRun, report: Report) -> Report:
-    """Return a report of what was observed that also says what of it the server's profile does not grant."""
-    profile, around = box.chosen.profile, box.around
-    assert around is not None
+class ViolationReport:
+    """Reports what was observed, and what of it the server's profile does not grant."""
 
-    @cache
-    def granted() -> Boundaries:  # not before something was observed: the server's client waits for its start
-        return boundaries(profile, around, os.environ, box.grants, bound=False)
+    def __init__(self, box: SandboxedRun, report: Report) -> None:
+        self._box = box
+        self._report = report
 
-    def judged(in_flight: InFlightCall | None, record: JsonObject) -> None:
-        report(in_flight, with_violations(record, granted(), enforced=profile.enforced))
+    @cached_property
+    def _granted(self) -> Boundaries:
+        # Not before something was observed: the server's client waits for its start.
+        assert self._box.around is not None
+        return boundaries(self._box.chosen.profile, self._box.around, os.environ, self._box.grants, bound=False)
 
-    return judged
+    def __call__(self, in_flight: InFlightCall | None, record: JsonObject) -> None:
+        enforced = self._box.chosen.profile.enforced
+        self._report(in_flight, with_violations(record, self._granted, enforced=enforced))
+
+    def is_hidden(self, seen: Observation) -> bool:
+        """Return whether a file that the server did not find is only out of its sight."""
+        return self._box.confines and violation(seen, self._granted, enforced=True) is not None

@@ -163,16 +163,19 @@ async def _serve(
         sandboxed = box is not None and box.confines
         launch = under_strace(launch, strace, channel.path, sandboxed=sandboxed)
         report: Report = partial(components.gate.recorder.observed, context)
+        violations = None
         if box is not None:
-            from proxy.runtime.file_binding import report_violations  # noqa: PLC0415  most servers have no sandbox
+            from proxy.runtime.file_binding import ViolationReport  # noqa: PLC0415  most servers have no sandbox
 
-            report = report_violations(box, report)
+            report = violations = ViolationReport(box, report)
         watch = LiveTrace(
             channel,
             report,
             own=(settings.state_dir, settings.policy),
             mark=MARK if sandboxed else None,
         )
+        if violations is not None:
+            watch.keep_hidden(violations.is_hidden)
     # After everything that may print: from here on stdout carries MCP only.
     incoming, outgoing = take_standard_streams()
     runner = StdioRunner(

@@ -45,7 +45,7 @@ def boundaries(
         hidden=lambda path: hidden_by(path) is not None,
     )
     programs = _real((*grants.exec, *around.package))
-    return Boundaries(files, programs, frozenset(grants.sockets), grants.hosts, hidden_by)
+    return Boundaries(files, programs, frozenset(grants.sockets), grants.hosts, hidden_by, os.path.lexists)
 
 
 def runtime_part(profile: SandboxProfile, around: Surroundings) -> SandboxProfile:

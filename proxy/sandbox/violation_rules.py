@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from proxy.core.acts import ActRule
-from proxy.sandbox.violations import violation
+from proxy.sandbox.violations import VIEW, violation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,6 +31,16 @@ class _Seen:
     error: str | None
 
 
+class ActRules(Protocol):
+    """A source of rules on acts."""
+
+    def __bool__(self) -> bool: ...
+
+    def holds_answers(self, server: str, /) -> bool: ...
+
+    def judge(self, act: Act, phase: ActPhase, call: Call, /) -> Iterator[ActRule]: ...
+
+
 class SandboxRules:
     """One server's profile, for whatever judges acts by rules."""
 
@@ -52,14 +62,16 @@ class SandboxRules:
         enforced = self._profile.enforced
         found = violation(seen, self._granted, enforced=enforced)
         if found is not None:
-            outcome = OUTCOMES[self._profile.violation] if phase != "startup" else "tell"
+            # Not to find a file is no proof of bad intent: programs look for settings in many places.
+            only_told = phase == "startup" or found.mechanism == VIEW
+            outcome = "tell" if only_told else OUTCOMES[self._profile.violation]
             yield ActRule(f"sandbox: {found.line}", outcome, not enforced, found.told)
 
 
 class CombinedRules:
     """Several sources of rules on acts as one."""
 
-    def __init__(self, *sources: SandboxRules) -> None:
+    def __init__(self, *sources: ActRules) -> None:
         self._sources = sources
 
     def __bool__(self) -> bool:

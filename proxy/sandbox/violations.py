@@ -25,6 +25,7 @@ MECHANISMS: Final = {
     "ENOSYS": "seccomp",
     "EAFNOSUPPORT": "seccomp",
 }
+VIEW: Final = "view"
 WOULD_BE: Final = "none"  # shadow and learn: nothing refused it
 # In a server's own processes, and in what it listens on below its own network, there is nobody to protect.
 _ASKED_ALL_THE_TIME: Final = frozenset({"kill", "io_uring_setup"})
@@ -54,7 +55,7 @@ class Violation(NamedTuple):
     action: str
     target: str  # the path, or the peer
     line: str  # the profile's line that refuses it, or the one that would have to grant it
-    mechanism: str  # landlock, mount, seccomp, supervisor; none where it was only noted
+    mechanism: str  # landlock, mount, view, seccomp, supervisor; none where it was only noted
     error: str | None = None
 
     @property
@@ -69,6 +70,10 @@ class Violation(NamedTuple):
         return {**values, "would_be": "true"} if self.mechanism == WOULD_BE else values
 
 
+def _nowhere(_: str) -> bool:
+    return False
+
+
 @dataclass(frozen=True, eq=False)
 class Boundaries:
     """What a profile grants on this machine."""
@@ -78,6 +83,7 @@ class Boundaries:
     sockets: frozenset[str]
     hosts: tuple[str, ...] | None  # None: any
     hidden_by: Callable[[str], str | None]  # the line that hides a path
+    exists: Callable[[str], bool] = _nowhere  # whether a path is there, outside of the server's own view
 
 
 def violations(observations: Iterable[Seen], granted: Boundaries, *, enforced: bool) -> list[Violation]:
@@ -90,15 +96,20 @@ def violations(observations: Iterable[Seen], granted: Boundaries, *, enforced: b
 
 def violation(seen: Seen, granted: Boundaries, *, enforced: bool) -> Violation | None:
     """Return the violation that an observation is, or None."""
-    error = seen.error
-    if error in ABSENT or (enforced and error not in MECHANISMS) or (not enforced and error is not None):
+    mechanism = _mechanism(seen, granted) if enforced else WOULD_BE if seen.error is None else None
+    line = _refusing_line(seen, granted) if mechanism is not None else None
+    if line is None or mechanism is None:
         return None
-    line = _refusing_line(seen, granted)
-    if line is None:
-        return None
-    mechanism = MECHANISMS[error] if enforced and error is not None else WOULD_BE
     target = seen.path or seen.peer or seen.name or ""
-    return Violation(str(seen.capability), seen.action, target, line, mechanism, error)
+    return Violation(str(seen.capability), seen.action, target, line, mechanism, seen.error)
+
+
+def _mechanism(seen: Seen, granted: Boundaries) -> str | None:
+    """Return what refused an act, as far as its error tells; None where nothing did."""
+    if seen.error in ABSENT:
+        # In its own root folder a server finds only what is granted. What is absent outside too was not refused.
+        return VIEW if seen.path is not None and granted.exists(seen.path) else None
+    return MECHANISMS.get(seen.error or "")
 
 
 def _refusing_line(seen: Seen, granted: Boundaries) -> str | None:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from proxy.core.model import InFlightCall, JsonObject, Message
     from proxy.sandbox.server_process import ServerProcess
+    from proxy.trace.capability import Observation
     from proxy.trace.tracer import TracePipe
 
     type Report = Callable[[InFlightCall | None, JsonObject], None]
@@ -88,6 +89,10 @@ class LiveTrace:
         # What the server did to its tracer or to us; from then on neither it nor its trace is to be trusted.
         self.tampering: str | None = None
         self.ended = asyncio.Event()  # set when the trace has ended, or is not to be trusted any more
+
+    def keep_hidden(self, is_hidden: Callable[[Observation], bool]) -> None:
+        """Record also the files that a server did not find, where `is_hidden` says that its sandbox hides them."""
+        self._log.is_hidden = is_hidden
 
     def begin(self, server: ServerProcess) -> None:
         self._stdin, stdout = server.pipes()

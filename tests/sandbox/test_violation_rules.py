@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -28,6 +29,13 @@ def test_a_refused_act_does_what_the_profile_says(then: str, outcome: str) -> No
     assert met(DENIED, on_violation=then) == [("sandbox: read and write do not list it", outcome, False)]
     assert met(DENIED, "startup", on_violation=then) == [("sandbox: read and write do not list it", "tell", False)]
     assert met(DONE, on_violation=then) == []
+
+
+def test_a_file_that_is_only_out_of_sight_is_told_and_nothing_is_withheld() -> None:
+    granted = replace(GRANTED, exists=lambda _: True)
+    rules = SandboxRules(SandboxProfile(on_violation="end"), granted)
+    (found,) = rules.judge(DONE._replace(error="ENOENT"), "call", CALL)
+    assert (found.outcome, found.shadow) == ("tell", False)
 
 
 @pytest.mark.parametrize("mode", ["shadow", "learn"])

@@ -103,3 +103,13 @@ def test_equal_ones_are_counted() -> None:
     assert count == 3
     assert one.told == "fs.read (open) of '/etc/shadow' would be refused: read and write do not list it."
     assert one.shown()["would_be"] == "true"
+
+
+def test_what_is_there_and_only_out_of_sight_is_told() -> None:
+    granted = Boundaries(
+        GRANTED.files, GRANTED.programs, GRANTED.sockets, (), _hidden_by, {"/etc/shadow", "/data/a"}.__contains__
+    )
+    seen = [Seen("fs.read", path=path, error="ENOENT") for path in ("/etc/shadow", "/etc/absent", "/data/a")]
+    found = violations(seen, granted, enforced=True)
+    assert [(each.target, each.mechanism) for each in found] == [("/etc/shadow", "view")]
+    assert violations(seen, granted, enforced=False) == []

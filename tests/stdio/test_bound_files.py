@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,7 +13,6 @@ from tests.support.stdio_harness import Run, start_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 # A server that reads the file that it is told to read, and another one besides.
 SERVER = """
@@ -33,6 +33,9 @@ for line in sys.stdin:
         content = [{"type": "text", "text": text} for text in said]
         print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": {"content": content}}), flush=True)
 """
+# On every machine, and in no profile.
+OUTSIDE = "/etc/login.defs"
+NOT_LISTED = "read and write do not list it"
 POLICY = """
 version: 1
 default: allow
@@ -42,6 +45,7 @@ sandbox:
     extends: [python]
     read: ["{folder}"]
     on_violation: {then}
+    mode: {mode}
     tools:
       read: {{files: from arguments}}
       steal: {{files: from arguments}}
@@ -49,7 +53,7 @@ sandbox:
 """
 
 
-def run_server(tmp_path: Path, then: str, trace: str) -> Any:
+def run_server(tmp_path: Path, then: str, trace: str, mode: str = "enforce") -> Any:
     folder = tmp_path.resolve() / "files"
     folder.mkdir()
     for name in ("a", "b", "secret"):
@@ -58,7 +62,7 @@ def run_server(tmp_path: Path, then: str, trace: str) -> Any:
     script.parent.mkdir()
     script.write_text(SERVER)
     command = [sys.executable, "-I", str(script)]
-    policy = POLICY.format(folder=folder, then=then)
+    policy = POLICY.format(folder=folder, then=then, mode=mode)
     return start_run(tmp_path / "run", command, "--trace", trace, policy=policy)
 
 
@@ -102,23 +106,43 @@ def test_a_bound_tool_reads_what_its_call_names_and_the_rest_is_told(told: tuple
     assert outcomes == ["done"] * 7
 
 
-def test_the_trace_has_what_the_supervisor_opened(tmp_path: Path) -> None:
+def observed(run: Run) -> list[dict[str, Any]]:
+    return [event for event in run.events() if event["kind"] == "observed"]
+
+
+def test_the_trace_has_what_the_supervisor_opened_and_what_was_out_of_sight(tmp_path: Path) -> None:
     with run_server(tmp_path, "tell", "require") as run:
         run.ask("initialize", 0, **INITIALIZE)
         folder = tmp_path.resolve() / "files"
         run.call("read", 1, path=str(folder / "a"))
         run.call("steal", 2, path=str(folder / "a"))
+        assert texts(run.call("read", 3, path=OUTSIDE)) == ["FileNotFoundError"]
         assert run.end() == 0
     ids = {event["jsonrpc_id"]: event["call_id"] for event in run.events() if event["kind"] == "decided"}
     seen = {
         (event.get("call_id"), entry["path"], entry.get("error"))
-        for event in run.events()
-        if event["kind"] == "observed"
+        for event in observed(run)
         for entry in event["detail"].get("observations", [])
     }
     assert (ids[1], str(folder / "a"), None) in seen
     assert (ids[2], str(folder / "secret"), "EACCES") in seen
-    assert not any("unparsed_lines" in event["detail"] for event in run.events() if event["kind"] == "observed")
+    assert not any("unparsed_lines" in event["detail"] for event in observed(run))
+    (hidden,) = [event["detail"]["violations"] for event in observed(run) if event.get("call_id") == ids[3]]
+    assert [(each["target"], each["mechanism"], each["line"]) for each in hidden] == [(OUTSIDE, "view", NOT_LISTED)]
+
+
+def test_in_shadow_what_would_be_refused_is_told_with_its_call(tmp_path: Path) -> None:
+    with run_server(tmp_path, "end", "require", mode="shadow") as run:
+        run.ask("initialize", 0, **INITIALIZE)
+        folder = tmp_path.resolve() / "files"
+        assert texts(run.call("read", 1, path=str(folder / "a"))) == ["a"]
+        assert texts(run.call("read", 2, path=OUTSIDE)) == [Path(OUTSIDE).read_text()]
+        assert run.end() == 0
+    ids = {event["jsonrpc_id"]: event["call_id"] for event in run.events() if event["kind"] == "decided"}
+    found = {event.get("call_id"): event["detail"].get("violations") for event in observed(run)}
+    assert found[ids[1]] is None
+    ((one,),) = [found[ids[2]]]
+    assert (one["target"], one["line"], one["would_be"]) == (OUTSIDE, NOT_LISTED, "true")
 
 
 def test_the_result_of_a_call_that_tried_more_is_withheld(tmp_path: Path) -> None:
