@@ -42,7 +42,8 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 class Supervisor:
     """One server's supervisor.
 
-    In its thread `before_act` is called before each act is decided, and `on_act` with it before the server goes on.
+    In its thread `before_act` is called before each act is decided, and `on_act` with it before the server goes on;
+    `on_end` is called when nothing more comes.
     `channel` is the end of a socket pair whose other end the server's launcher got (`notify_filter.send_listener`).
     """
 
@@ -52,11 +53,13 @@ class Supervisor:
         limits: FileLimits,
         on_act: Callable[[Act], None] | None = None,
         before_act: Callable[[], None] | None = None,
+        on_end: Callable[[], None] | None = None,
     ) -> None:
         self._channel = channel
         self._limits = limits
         self._on_act = on_act
         self._before_act = before_act
+        self._on_end = on_end
         self._calls: dict[str, frozenset[str] | None] = {}
         self._changing = threading.Lock()
         self._scope = FileScope(limits)
@@ -116,6 +119,8 @@ class Supervisor:
             self._channel.close()
             if listener >= 0:
                 os.close(listener)
+            if self._on_end is not None:
+                self._on_end()
 
     def _receive_listener(self) -> int:
         ready, _, _ = select.select([self._channel.fileno(), self._stopping], [], [])

@@ -57,11 +57,14 @@ class BoundFiles:
         self._trace = trace
         self._open: dict[str, InFlightCall] = {}
         self._changing = threading.Lock()
-        self.supervisor = Supervisor(channel, granted.files, self._acted, self._expire)
+        self.supervisor = Supervisor(channel, granted.files, self._acted, self._expire, self._close_trace)
         self.supervisor.start()
 
     def stop(self) -> None:
         self.supervisor.stop()
+
+    def _close_trace(self) -> None:
+        # At once: the trace ends when nobody can write to it any more.
         if self._trace is not None:
             os.close(self._trace)
             self._trace = None
