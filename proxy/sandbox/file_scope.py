@@ -83,6 +83,13 @@ class FileScope:
             return False
         return self._limits.grants(path, write)
 
+    def permits_listing(self, path: str) -> bool:
+        """Return whether a folder may be listed because something in it was named: its names, and no file in it.
+
+        Servers look for other spellings of what was named, folder by folder.
+        """
+        return self._named is not None and self._named.leads_to(path) and self._limits.grants(path, False)
+
     def leads_on(self, path: str) -> bool:
         """Return whether a folder, which is not open itself, is on the way to something granted."""
         return self._limits.leads_on(path)

@@ -188,6 +188,8 @@ class Files:
                 self._require(location, write=write)
             except DeniedError:
                 assert self.scope is not None
+                if stat.S_ISDIR(kind) and not write and self.scope.permits_listing(location):
+                    return
                 # A search for modules along a path: refused, and nothing to tell anybody about.
                 if stat.S_ISDIR(kind) and not write and self.scope.leads_on(location):
                     raise OSError(errno.EACCES, "") from None

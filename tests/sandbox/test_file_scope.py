@@ -54,6 +54,14 @@ def test_what_may_be_made(path: str, permitted: bool) -> None:
     assert FileScope(LIMITS, ["/data/rw/x"]).permits_new(path) is permitted
 
 
+def test_a_folder_on_the_way_to_what_was_named_may_be_listed() -> None:
+    scope = FileScope(LIMITS, ["/data/a/b", "/etc/x"])
+    assert [scope.permits_listing(path) for path in ("/data/a", "/data", "/data/other", "/", "/etc")] == [
+        *(True, True, False, False, False),
+    ]
+    assert not FileScope(LIMITS, None).permits_listing("/data")
+
+
 def test_folders_on_the_way_to_what_is_granted_are_known() -> None:
     scope = FileScope(LIMITS)
     assert [scope.leads_on(path) for path in ("/", "/data", "/data/rw", "/etc")] == [True, True, False, False]
