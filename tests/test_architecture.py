@@ -133,7 +133,10 @@ PURE = (
     *(f"proxy.probe.{name}" for name in ("regex_sample", "synthesise", "declared_scope", "observation_facts")),
     *(f"proxy.probe.{name}" for name in ("findings", "observer")),
     *(f"proxy.confine.{name}" for name in ("firewall", "file_view")),
-    *(f"proxy.sandbox.{name}" for name in ("profile", "secrets", "path_globs")),
+    *(
+        f"proxy.sandbox.{name}"
+        for name in ("profile", "secrets", "path_globs", "file_scope", "violations", "violation_rules")
+    ),
 )
 # Parts of pure packages that do I/O, each for one purpose: watching files, reading keys, asking a model.
 NOT_PURE = (

@@ -54,6 +54,11 @@ REASONS: dict[str, Reason] = {
             "Policy watches what the server does, and what it did in the call cannot be known.",
             "Tell the user. The call may have had effects.",
         ),
+        Reason(
+            "sandbox_violation",
+            "The server tried something in the call that its sandbox refuses.",
+            "Do not call it again for the same; tell the user what the server tried.",
+        ),
         Reason("halted", "An operator has halted it.", "Stop, and tell the user. Do not go on in another way."),
         Reason(
             "flow_denied",

@@ -124,6 +124,30 @@ class EventRecorder:
         log.warning(kind, reason=reason, agent=context.principal.agent, server=context.server, **detail)
         return self.record_event(kind, reason, context, "deny", detail)
 
+    def act_refused(self, context: Context, in_flight: InFlightCall | None, rule: str, detail: JsonObject) -> None:
+        """Record what a sandbox refused a server to do, or would have refused, in a call or outside any."""
+        try:
+            shown = self.masked(detail)
+        except Exception as error:
+            log.exception("what was refused cannot be masked", error=str(error))
+            shown = {"withheld": True}
+        would_be = "would_be" in detail
+        self._later(
+            AuditEvent(
+                kind="act_refused",
+                time=self._clock(),
+                call_id=in_flight.call_id if in_flight else None,
+                jsonrpc_id=in_flight.message.id if in_flight else None,
+                method=in_flight.message.method if in_flight else None,
+                tool=in_flight.call.tool if in_flight else None,
+                reason="sandbox_violation",
+                rule=None if would_be else rule,
+                shadow_rules=(rule,) if would_be else (),
+                detail=shown if isinstance(shown, dict) else {},
+                **_origin(in_flight.context if in_flight else context),
+            )
+        )
+
     def record_event(
         self,
         kind: str,

@@ -47,7 +47,7 @@ _GRANTED: Final = (
     *("policy_allowed", "default_allow", "proposal_allowed", "proposal_pending", "proposal_rejected"),
     *("proposal_blocked", "proposal_not_required", "proposal_committed"),
 )
-_KINDS: Final = ("request_refused", "connection_refused", "operator_refused")
+_KINDS: Final = ("request_refused", "connection_refused", "operator_refused", "act_refused")
 _OUTCOMES: Final = (
     *("done", "tool_error", "error", "input_required", "task", "withheld", "unreadable", "upstream_error"),
     *("interrupted", "unknown", "http_4xx", "http_5xx"),

@@ -96,6 +96,18 @@ class SandboxedRun:
     _servers: list[asyncio.Server] = field(default_factory=list["asyncio.Server"])
     report: SandboxReport | None = None
     on_refused: Callable[[str, int], None] = lambda _host, _port: None
+    around: Surroundings | None = None
+    supervised: socket.socket | None = None  # our end of the socket by which a supervisor gets to answer for its files
+
+    @property
+    def grants(self) -> Grants | None:
+        """What the profile grants here; None where that was not needed so far."""
+        return self._grants if self._start is not None else None
+
+    @property
+    def binds_files(self) -> bool:
+        """Whether some tool may open only what its arguments name."""
+        return self.supervised is not None
 
     async def release(self) -> dict[str, Any]:
         """Wait until the sandbox holds and let the server begin; return what events say of it.
@@ -143,24 +155,27 @@ class SandboxedRun:
 
 def prepare_sandbox(chosen: ChosenSandbox, launch: Launch, settings: Settings, config: Path | None) -> SandboxedRun:
     """Plan the sandbox of a server. Raises ConfigError where it cannot be had."""
-    if not chosen.profile.enforced:
-        return SandboxedRun(chosen, launch)
     home, cwd = str(Path.home()), str(Path.cwd())
     package = package_of(launch.program, launch.argv, home, cwd)
     around = Surroundings(
         home, cwd, roots_of(launch.argv, home, cwd), package=package, path=os.environ.get("PATH", os.defpath)
     )
+    if not chosen.profile.enforced:
+        return SandboxedRun(chosen, launch, around=around)
     try:
         grants = expand(chosen.profile, around, os.environ)
     except (ValueError, OSError) as error:
         raise ConfigError(f"the sandbox profile {chosen.name!r} cannot be applied: {error}") from error
     way = _way_out(grants, settings)
+    binds = any(tool.files == "from arguments" for tool in chosen.profile.tools.values())
+    ours, theirs = socket.socketpair() if binds else (None, None)
     plan = SandboxPlan(
         launch,
         _without_own(grants, settings, config),
         cwd,
         package=package,
         require=chosen.require,
+        supervisor=theirs.detach() if theirs is not None else None,
         ports=way.ports,
         dns_port=way.dns_port,
         firewall=way.firewall,
@@ -168,7 +183,7 @@ def prepare_sandbox(chosen: ChosenSandbox, launch: Launch, settings: Settings, c
         environ=change({**grants.env, "TMPDIR": "/tmp"}, way.environ),  # noqa: S108  its own
     )
     start = SandboxedStart(plan)
-    return SandboxedRun(chosen, start.launch, start, grants, way.proxy)
+    return SandboxedRun(chosen, start.launch, start, grants, way.proxy, around=around, supervised=ours)
 
 
 def _without_own(grants: Grants, settings: Settings, config: Path | None) -> Grants:

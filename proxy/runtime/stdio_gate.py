@@ -14,6 +14,7 @@ from proxy.audit.local_log_files import RunLog
 from proxy.gate.behaviour import Behaviour
 from proxy.runtime.wiring import Components
 from proxy.sandbox.sandbox_exec import MARK
+from proxy.sandbox.violation_rules import CombinedRules
 from proxy.stdio.pipes import DescriptorReader, DescriptorWriter, take_standard_streams
 from proxy.stdio.runner import StdioRunner
 from proxy.system import run_file
@@ -24,9 +25,12 @@ if TYPE_CHECKING:
 
     from proxy.config import Settings
     from proxy.core.model import Context, JsonObject
+    from proxy.gate.behaviour import ActRules
+    from proxy.runtime.file_binding import ViolationReport
     from proxy.runtime.preload import Preloaded
     from proxy.runtime.sandboxed_run import SandboxedRun
     from proxy.sandbox.server_process import ServerProcess
+    from proxy.stdio.bound_files import BoundFiles
     from proxy.trace.tracer import TracePipe
 
 UNTRACED = "policy has rules on what it is observed to do; trace it, or take these rules out"
@@ -57,7 +61,7 @@ class StdioGate:
             preloaded=self.preloaded,
             console=run_file.console_url(settings.state_dir),
         )
-        runner = self._runner(components)
+        runner, bound = self._runner(components)
         components.halt_watcher.on_cut = runner.cut
         watching = asyncio.create_task(components.watch())
         server = None
@@ -70,10 +74,22 @@ class StdioGate:
             await asyncio.gather(watching, return_exceptions=True)
             if server is not None:
                 await server.clean_up()
+            if bound is not None:
+                bound.stop()
             await components.close()
 
-    def _runner(self, components: Components) -> StdioRunner:
-        watch = self._watch(components)
+    def _runner(self, components: Components) -> tuple[StdioRunner, BoundFiles | None]:
+        violations, bound = None, None
+        if self.box is not None:
+            from proxy.runtime import file_binding  # noqa: PLC0415  most servers have no sandbox
+
+            violations = file_binding.ViolationReport(
+                self.box, partial(components.gate.recorder.observed, self.context)
+            )
+            if self.box.binds_files:
+                bound = file_binding.bind_files(self.box, components.gate, self.context, lambda: runner, self.channel)
+            self._tell_untraced()
+        watch = self._watch(components, violations)
         # After everything that may print: from here on stdout carries MCP only.
         incoming, outgoing = take_standard_streams()
         runner = StdioRunner(
@@ -84,22 +100,42 @@ class StdioGate:
             line_limit=self.settings.body_limit,
             answer_limit=self.settings.response_limit,
             stop_seconds=self.settings.drain_timeout,
+            bound=bound,
             watch=watch,
             say=self.say,
             release=self._release if self.box is not None else None,
         )
         runner.behaviour = Behaviour(
-            components.gate, self.context, lambda: components.policy.current().observed, runner.end_server
+            components.gate, self.context, self._act_rules(components, violations), runner.end_server
         )
-        return runner
+        return runner, bound
 
-    def _watch(self, components: Components) -> LiveTrace | None:
+    def _act_rules(self, components: Components, violations: ViolationReport | None) -> Callable[[], ActRules]:
+        """Return the policy's rules on acts, with those of the profile where it withholds or ends the server."""
+        sandbox = violations.rules() if violations is not None and self.channel is not None else None
+        if sandbox is None:
+            return lambda: components.policy.current().observed
+        return lambda: CombinedRules(components.policy.current().observed, sandbox)
+
+    def _tell_untraced(self) -> None:
+        assert self.box is not None
+        profile = self.box.chosen.profile
+        if self.channel is None and profile.enforced and profile.violation != "tell":
+            self.say(
+                f"interlock run: {self.context.server!r} is not traced, so on_violation: {profile.violation} counts "
+                "only for files that are bound to arguments; what else is refused is not seen"
+            )
+
+    def _watch(self, components: Components, violations: ViolationReport | None) -> LiveTrace | None:
         if self.channel is None:
             return None
-        report = partial(components.gate.recorder.observed, self.context)
+        report = violations or partial(components.gate.recorder.observed, self.context)
         confined = self.box is not None and self.box.confines
         own = (self.settings.state_dir, self.settings.policy)
-        return LiveTrace(self.channel, report, own=own, mark=MARK if confined else None)
+        watch = LiveTrace(self.channel, report, own=own, mark=MARK if confined else None)
+        if violations is not None:
+            watch.keep_hidden(violations.is_hidden)
+        return watch
 
     async def _release(self) -> JsonObject:
         """Let the sandboxed server begin; return what events say of its sandbox."""

@@ -136,7 +136,7 @@ async def _serve(
     # Before the server starts: the policy may have a sandbox for it.
     preloaded = preload(settings, own_home(launch.argv, os.environ))
     box = _sandbox(settings, preloaded, context.server, launch, sandbox)
-    channel = TracePipe() if strace is not None else None
+    channel = TracePipe(supervised=box is not None and box.binds_files) if strace is not None else None
     command = box.launch if box is not None else launch
     if strace is not None and channel is not None:
         command = under_strace(command, strace, channel.path, sandboxed=box is not None and box.confines)

@@ -35,6 +35,7 @@ class SandboxPlan:
     folder: str
     package: tuple[str, ...] = ()
     require: bool = False
+    supervisor: int | None = None  # the descriptor of the socket to who answers for each file
     namespaces: bool = True
     ports: tuple[int, ...] | None = None
     dns_port: int = 53
@@ -68,6 +69,7 @@ class SandboxPlan:
             "user": os.geteuid(),
             "group": os.getegid(),
             "require": self.require,
+            "supervisor": self.supervisor,
             "namespaces": self.namespaces,
             "ports": None if self.ports is None else list(self.ports),
             "dns_port": self.dns_port,

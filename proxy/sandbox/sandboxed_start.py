@@ -81,7 +81,7 @@ class SandboxedStart:
         self.launch = Launch(
             sys.executable,
             (sys.executable, "-I", "-S", script, str(content), str(inner)),
-            descriptors=(content, inner),
+            descriptors=(content, inner, *((plan.supervisor,) if plan.supervisor is not None else ())),
             environ=plan.environ,
         )
 

@@ -25,11 +25,13 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from proxy.core.halts import Halt
-    from proxy.core.model import Context, InFlightCall, JsonObject
+    from proxy.core.model import Context, InFlightCall, JsonObject, Message
     from proxy.gate.behaviour import Behaviour
     from proxy.gate.gate import Gate
     from proxy.sandbox.server_process import ServerProcess
+    from proxy.stdio.bound_files import BoundFiles
     from proxy.stdio.pipes import DescriptorReader, DescriptorWriter
+    from proxy.stdio.session import OnForward
     from proxy.trace.attribute import Attribution
     from proxy.trace.capability import Observation
     from proxy.trace.live_trace import LiveTrace
@@ -57,6 +59,7 @@ class StdioRunner:
     line_limit: int
     answer_limit: int
     stop_seconds: float
+    bound: BoundFiles | None = None  # where its files are bound to its calls
     watch: LiveTrace | None = None  # where it is traced; a server whose trace ends before it does is killed
     behaviour: Behaviour | None = None  # where rules may judge what the server does
     say: Callable[[str], None] = _say
@@ -72,7 +75,7 @@ class StdioRunner:
         if self.release is not None and not await self._let_begin(server, self.release):
             return NOT_CONFINED
         watch = self.watch
-        on_request = watch.request_sent if watch else None
+        on_request = self._on_request()
         self._session = session = Session(self.gate, self.context, self.outlet.write, server.write, on_request)
         if self.behaviour is not None:
             self._judge_acts(session, self.behaviour)
@@ -108,6 +111,21 @@ class StdioRunner:
             await server.clean_up()
             return False
         return True
+
+    def _on_request(self) -> OnForward | None:
+        hooks = [each.request_sent for each in (self.watch, self.bound) if each is not None]
+        if len(hooks) < 2:
+            return hooks[0] if hooks else None
+
+        def sent(message: Message, in_flight: InFlightCall) -> None:
+            for hook in hooks:
+                hook(message, in_flight)
+
+        return sent
+
+    def kill_server(self) -> None:
+        if self._server is not None:
+            self._server.kill()
 
     async def _pump_back(self, server: ServerProcess, session: Session) -> None:
         splitter, watch, behaviour = LineSplitter(self.answer_limit), self.watch, self.behaviour

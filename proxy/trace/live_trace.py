@@ -108,6 +108,10 @@ class LiveTrace:
         self.tampering: str | None = None
         self.ended = asyncio.Event()  # set when the trace has ended, or is not to be trusted any more
 
+    def keep_hidden(self, is_hidden: Callable[[Observation], bool]) -> None:
+        """Record also the files that a server did not find, where `is_hidden` says that its sandbox hides them."""
+        self._log.is_hidden = is_hidden
+
     def begin(self, server: ServerProcess) -> None:
         self._stdin, stdout = server.pipes()
         self._reaper = self._normaliser.group = server.pid
@@ -357,8 +361,11 @@ class LiveTrace:
         stopped = 0
         while True:
             await asyncio.sleep(HELD_SECONDS)
-            # "gone" needs no check: the end of the pipe reports it.
+            # "gone" is reported by the end of the pipe, unless a supervisor writes to it as well.
             state = tracer_state(self._tracer) if self._tracer else None
+            if state == "gone" and self._channel.writer is not None:
+                self.ended.set()
+                return
             stopped = stopped + 1 if state == "stopped" else 0
             if state == "traced" or stopped >= STOPPED_LOOKS:
                 self._tampered(f"strace is {state}")

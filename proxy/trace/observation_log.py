@@ -7,8 +7,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from proxy.core.model import JsonObject
     from proxy.trace.attribute import AttributedObservation
+    from proxy.trace.capability import Observation
 
 # Of each capability, so that many files read do not crowd out the one connection made. The rest is counted.
 MAX_OF_KIND = 40
@@ -43,6 +46,10 @@ class CountedObservation:
         return {name: value for name, value in shown.items() if value is not None}
 
 
+def _is_absent(_: Observation) -> bool:
+    return False
+
+
 @dataclass(slots=True)
 class ObservationRecord:
     entries: dict[tuple[str, str, str, str | None], CountedObservation] = field(default_factory=dict)
@@ -50,11 +57,12 @@ class ObservationRecord:
     more: Counter[str] = field(default_factory=Counter)
     missing: int = 0
     began: float = 0.0
+    is_hidden: Callable[[Observation], bool] = _is_absent
 
     def take(self, seen: AttributedObservation) -> None:
         what = seen.observation
         # Interpreters look for each module in many folders: counted, or they would fill the record.
-        if what.capability == "fs.read" and what.error in MISSING:
+        if what.capability == "fs.read" and what.error in MISSING and not self.is_hidden(what):
             self.missing += 1
             return
         key = (what.capability, SAME.get(what.action, what.action), what.target, what.error)
@@ -83,6 +91,8 @@ class ObservationLog:
     def __init__(self) -> None:
         self._records: OrderedDict[str, ObservationRecord] = OrderedDict()
         self.dropped = 0
+        # Whether a file that a server did not find is there, and only out of its sight: such are recorded.
+        self.is_hidden: Callable[[Observation], bool] = _is_absent
 
     def take(self, seen: AttributedObservation) -> None:
         key = seen.attribution.calls[0] if seen.attribution.calls else seen.attribution.phase
@@ -91,7 +101,7 @@ class ObservationLog:
             if len(self._records) >= MAX_RECORDS:
                 self.dropped += 1
                 return
-            record = self._records[key] = ObservationRecord(began=seen.observation.time)
+            record = self._records[key] = ObservationRecord(began=seen.observation.time, is_hidden=self.is_hidden)
         record.take(seen)
 
     def names(self, before: float = float("inf")) -> list[str]:

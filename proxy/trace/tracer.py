@@ -95,13 +95,15 @@ class TracePipe:
     """The named pipe that strace writes to; `hide` removes its name once strace has opened it."""
 
     # A FIFO with mode 0600, not /proc/self/fd/N: the server would inherit that descriptor, and could forge lines.
-    def __init__(self) -> None:
+    def __init__(self, *, supervised: bool = False) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="interlock-trace-"))
         self.path = self._folder / "lines"
         os.mkfifo(self.path, 0o600)
         self.descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with contextlib.suppress(OSError, AttributeError):  # F_SETPIPE_SZ is Linux's alone
             fcntl.fcntl(self.descriptor, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+        # For what strace does not see, because a supervisor answers it. While it is open the trace does not end.
+        self.writer = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC) if supervised else None
         self.openings = OpenCounter(self.path)
 
     def hide(self) -> None:
