@@ -65,6 +65,9 @@ TITLES = {
     "FlowTest": "Flow test",
     "FlowSource": "Source of a flow test",
     "FlowRequest": "Request of a flow test",
+    "SandboxProfile": "Sandbox profile",
+    "SandboxLimits": "Limits of a sandbox",
+    "ToolProfile": "Sandbox of one tool",
 }
 RULES = ("AllowRule", "DenyRule", "RedactRule", "TwoPhaseRule")
 EVERY = {"description": "The fields of every kind of rule. The `action` adds more."}

@@ -71,9 +71,9 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "proxy.system": CORE,
     "proxy.config": ("proxy.system", *CORE),
     "proxy.agent": CORE,
-    "proxy.sandbox": CORE,
+    "proxy.sandbox": ("proxy.system", "proxy.policy.yaml_file", "proxy.policy.load_errors", *CORE),
     "proxy.wire": CORE,
-    "proxy.policy": CORE,
+    "proxy.policy": ("proxy.sandbox.profile", *CORE),
     "proxy.redact": CORE,
     "proxy.injection": ("proxy.redact", *CORE),
     "proxy.identity": ("proxy.system", *CORE),
@@ -133,6 +133,7 @@ PURE = (
     *(f"proxy.probe.{name}" for name in ("regex_sample", "synthesise", "declared_scope", "observation_facts")),
     *(f"proxy.probe.{name}" for name in ("findings", "observer")),
     *(f"proxy.confine.{name}" for name in ("firewall", "file_view")),
+    *(f"proxy.sandbox.{name}" for name in ("profile", "secrets", "path_globs")),
 )
 # Parts of pure packages that do I/O, each for one purpose: watching files, reading keys, asking a model.
 NOT_PURE = (

@@ -23,6 +23,7 @@ from proxy.policy.incoming import CompiledIncoming
 from proxy.policy.limits import CompiledLimits
 from proxy.policy.rule_index import RuleIndex
 from proxy.policy.rules import AllowRule, DenyRule, EgressPolicy, Limit, RedactRule, Rule, TwoPhaseRule
+from proxy.policy.sandboxes import CompiledSandboxes
 from proxy.policy.text import fold
 
 if TYPE_CHECKING:
@@ -114,12 +115,14 @@ class CompiledPolicy:
         labels: Iterable[LabelRule] = (),
         flows: Iterable[FlowRule] = (),
         incoming: CompiledIncoming | None = None,
+        sandboxes: CompiledSandboxes | None = None,
     ) -> None:
         self.version = version
         self.files: tuple[Path, ...] = ()
         self.limits = CompiledLimits(limits, name_variants)
         self.pins = pins or PinRules()
         self.incoming = incoming or CompiledIncoming()
+        self.sandboxes = sandboxes or CompiledSandboxes()
         self.egress = egress or CompiledEgress(EgressPolicy(), version=version)
         self.default = default
         self.detectors = tuple(detectors)

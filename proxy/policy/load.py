@@ -20,6 +20,7 @@ from proxy.policy.detector_rules import detector_problems
 from proxy.policy.egress import GUARDED, SECRETS, CompiledEgress
 from proxy.policy.incoming import CompiledIncoming
 from proxy.policy.rules import EgressPolicy, Pins, PolicyFile
+from proxy.policy.sandboxes import CompiledSandboxes
 from proxy.policy.shadow_file import without_force
 
 if TYPE_CHECKING:
@@ -219,6 +220,7 @@ def compile_sources(sources: Sequence[PolicySource], *, version: str = "", home:
         labels=[label for source in sources for label in source.content.labels],
         flows=[flow for source in sources for flow in source.content.flows],
         incoming=CompiledIncoming(rule for source in sources for rule in source.content.incoming),
+        sandboxes=CompiledSandboxes(item for source in sources for item in source.content.sandbox.items()),
     )
 
 

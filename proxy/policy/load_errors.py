@@ -25,6 +25,7 @@ from proxy.policy.rules import (
     RuleTest,
     TwoPhaseRule,
 )
+from proxy.sandbox.profile import SandboxLimits, SandboxProfile, ToolProfile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -161,6 +162,9 @@ _MODELS: Final = (
     FlowRule,
     FlowTarget,
     FlowTest,
+    SandboxProfile,
+    SandboxLimits,
+    ToolProfile,
 )
 
 

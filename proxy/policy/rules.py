@@ -12,6 +12,7 @@ from pydantic import AfterValidator, Field, StrictBool, StrictInt, StrictStr, mo
 from proxy.core.proposals import How  # noqa: TC001  pydantic reads annotations when it runs
 from proxy.policy.carried import CHECKS, HOST_CHECKS
 from proxy.policy.conditions import (
+    Glob,
     Network,
     NonEmptyList,
     NonEmptyStr,
@@ -26,6 +27,7 @@ from proxy.policy.flow_rules import FlowRule, LabelRule  # noqa: TC001  pydantic
 from proxy.policy.incoming import IncomingRule  # noqa: TC001  pydantic reads annotations when it runs
 from proxy.policy.limit_values import Amount, Per, Sum, Window  # noqa: TC001  pydantic reads annotations when it runs
 from proxy.policy.rule_parts import Annotations, ByPeople, Globs, Mode, NamedRule, People, TestCall
+from proxy.sandbox.profile import SandboxProfile  # noqa: TC001  pydantic reads annotations when it runs
 
 
 def _check_home(text: str) -> str:
@@ -440,3 +442,6 @@ class PolicyFile(Strict):
     )
     labels: list[LabelRule] = Field(default_factory=list, description="What results bring: labels that follow data.")
     flows: list[FlowRule] = Field(default_factory=list, description="Where labelled data may not go.")
+    sandbox: dict[Glob, SandboxProfile] = Field(
+        default_factory=dict, description="What local servers may touch: a profile by server name, with globs."
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from proxy.policy.rules import RedactRule
+from proxy.policy.sandboxes import only_recording
 
 if TYPE_CHECKING:
     from proxy.policy.rules import EgressPolicy, Pins, PolicyFile, Rule
@@ -24,6 +25,7 @@ def without_force(content: PolicyFile) -> PolicyFile:
                 for name in ("incoming", "flows", "limits")
             },
             "pins": _recording_pins(content.pins) if content.pins else None,
+            "sandbox": only_recording(content.sandbox),
         }
     )
 

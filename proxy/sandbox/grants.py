@@ -1,0 +1,220 @@
+"""Turns a profile into the files of this machine: variables and globs become folders, and secrets are taken out."""
+
+from __future__ import annotations
+
+import glob
+import os
+import shutil
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from proxy.sandbox.profile import SandboxLimits, chosen_environment
+from proxy.sandbox.secrets import is_secret, is_secret_name, secret_paths
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from proxy.sandbox.profile import SandboxProfile
+
+MAX_MATCHES: Final = 10_000  # of one glob, and of the files that a hide line is looked for in
+# Folders of packages: nobody keeps secrets there, and walking them takes longer than a server's start.
+SKIPPED: Final = frozenset({"node_modules", ".venv", "site-packages", ".git", "__pycache__"})
+_MARKS: Final = frozenset("*?[")
+_SYSTEM: Final = ("/usr", "/bin", "/lib", "/lib64", "/nix", "/etc", "/proc", "/sys", "/dev", "/opt")
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the variables of a profile stand for."""
+
+    home: str
+    cwd: str
+    roots: tuple[str, ...] = ()  # the client's
+    tmp: tuple[str, ...] = ("/tmp", "/var/tmp")  # noqa: S108
+    package: tuple[str, ...] = ()  # the server's own
+    path: str = os.defpath
+
+    @property
+    def homes(self) -> tuple[str, ...]:
+        real = os.path.realpath(self.home)
+        return (self.home,) if real == self.home else (self.home, real)
+
+
+@dataclass(frozen=True, slots=True)
+class Grants:
+    """What a server may touch, as absolute paths that exist. Folders stand for everything below them."""
+
+    read: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()  # exist inside of the above, and are covered
+    hide: tuple[str, ...] = ()  # absolute globs, for what is made later
+    exec: tuple[str, ...] = ()
+    sockets: tuple[str, ...] = ()
+    temporary: tuple[str, ...] = ()  # writable, and nobody else's
+    env: dict[str, str] = field(default_factory=dict[str, str])
+    hosts: tuple[str, ...] | None = ()  # None: any
+    limits: SandboxLimits = field(default_factory=SandboxLimits)
+
+
+def expand(profile: SandboxProfile, around: Surroundings, environ: Mapping[str, str]) -> Grants:
+    """Return what a profile grants here. Folders that are to be written, such as `$HOME/.npm/**`, are created."""
+    opened = frozenset(path for line in profile.secrets for path in _matches(line, around))
+    hidden = _Hidden(profile.hide, around, opened)
+    writable = [path for line in profile.write for path in _matches(line, around, create=True)]
+    temporary = tuple(path for path in writable if path in around.tmp)
+    write = [part for path in writable if path not in around.tmp for part in hidden.without(path)]
+    read = [part for line in profile.read for path in _matches(line, around) for part in hidden.without(path)]
+    granted = tuple(dict.fromkeys((*read, *sorted(opened))))
+    return Grants(
+        read=granted,
+        write=tuple(dict.fromkeys(write)),
+        hidden=tuple(hidden.inside((*granted, *write))),
+        hide=tuple(pattern for line in profile.hide for pattern in substitute(line, around)),
+        exec=tuple(dict.fromkeys(path for line in profile.exec for path in _programs(line, around))),
+        sockets=tuple(dict.fromkeys(path for line in profile.sockets for path in substitute(line, around))),
+        temporary=tuple(dict.fromkeys(temporary)),
+        env=chosen_environment(profile.env, environ),
+        hosts=profile.hosts,
+        limits=profile.limits,
+    )
+
+
+def substitute(line: str, around: Surroundings) -> list[str]:
+    """Return a line with its variable replaced, once for each folder that the variable stands for."""
+    if line == "~" or line.startswith("~/"):
+        line = f"$HOME{line[1:]}"
+    values: dict[str, tuple[str, ...]] = {
+        "HOME": (around.home,),
+        "CWD": (around.cwd,),
+        "ROOTS": around.roots,
+        "TMP": around.tmp,
+        "PACKAGE": around.package,
+    }
+    for name, folders in values.items():
+        for spelt in (f"${{{name}}}", f"${name}"):
+            rest = line.removeprefix(spelt)
+            if rest != line and (not rest or rest.startswith("/")):
+                return [os.path.normpath(f"{folder}{rest}") for folder in folders]
+    return [line]
+
+
+def _matches(line: str, around: Surroundings, *, create: bool = False) -> Iterator[str]:
+    """Return the paths that exist for a line; `folder/**` is the folder."""
+    for pattern in substitute(line, around):
+        plain = pattern.removesuffix("/**")
+        if not _MARKS.isdisjoint(plain):
+            yield from _glob(plain)
+            continue
+        if create and plain != pattern and not os.path.lexists(plain):
+            os.makedirs(plain, mode=0o700, exist_ok=True)  # noqa: PTH103
+        if os.path.lexists(plain):
+            yield plain
+
+
+def _glob(pattern: str) -> Iterator[str]:
+    found = glob.iglob(pattern, recursive=True, include_hidden=True)  # noqa: PTH207  no Path for each
+    for count, path in enumerate(found):
+        if count >= MAX_MATCHES:
+            raise ValueError(f"{pattern!r} fits more than {MAX_MATCHES} paths; name the folder instead")
+        yield path
+
+
+def _programs(line: str, around: Surroundings) -> Iterator[str]:
+    if "/" in line:
+        yield from _matches(line, around)
+        return
+    if _MARKS.isdisjoint(line):
+        found = shutil.which(line, path=around.path)
+        if found:
+            yield found
+        return
+    for folder in around.path.split(os.pathsep):
+        yield from _glob(os.path.join(glob.escape(folder), line))  # noqa: PTH118
+
+
+class _Hidden:
+    """The secrets, and what `hide` names: taken out of folders that are granted as a whole."""
+
+    def __init__(self, hide: Iterable[str], around: Surroundings, opened: frozenset[str]) -> None:
+        self._homes = around.homes
+        self._opened = opened
+        self._patterns = [pattern for line in hide for pattern in substitute(line, around)]
+        plain = [pattern for pattern in self._patterns if _MARKS.isdisjoint(pattern.removesuffix("/**"))]
+        # A home below /root, or /root itself, must not take the whole home out.
+        closed = [path for path in secret_paths(self._homes) if not _holds(path, self._homes)]
+        self._closed = {*closed, *(pattern.removesuffix("/**") for pattern in plain)}
+        self._above = {above for path in self._closed for above in _ancestors(path)}
+
+    def _is_closed(self, path: str) -> bool:
+        if path in self._opened:
+            return False
+        return path in self._closed or is_secret(path, self._homes)
+
+    def without(self, path: str) -> Iterator[str]:
+        """Return a path, or what is in it besides secrets. A secret may be made later: its folder is split anyway."""
+        real = os.path.realpath(path)
+        if self._is_closed(path) or self._is_closed(real):
+            return
+        if not {path, real} & self._above or not os.path.isdir(real):  # noqa: PTH112
+            yield path
+            return
+        try:
+            names = sorted(os.listdir(path))  # noqa: PTH208
+        except OSError:
+            return
+        for name in names:
+            yield from self.without(f"{path.rstrip('/')}/{name}")
+
+    def inside(self, granted: Iterable[str]) -> Iterator[str]:
+        """Return what lies inside of granted folders and is hidden by its name."""
+        names = [pattern[3:] for pattern in self._patterns if pattern.startswith("**/")]
+        others = [
+            pattern for pattern in self._patterns if not pattern.startswith("**/") and pattern not in self._closed
+        ]
+        found = [path for pattern in others for path in _glob(pattern)]
+        fits = _name_test(names)
+        folders = dict.fromkeys(os.path.realpath(path) for path in granted)
+        found += walk([folder for folder in folders if not _is_system(folder)], fits)
+        yield from (path for path in dict.fromkeys(found) if path not in self._opened)
+
+
+def _name_test(patterns: Sequence[str]) -> Callable[[str, str], bool]:
+    from proxy.sandbox.path_globs import compile_tail  # noqa: PLC0415
+
+    tails = [compile_tail(pattern) for pattern in patterns]
+    return lambda path, name: is_secret_name(name) or any(tail(path) for tail in tails)
+
+
+def walk(folders: Sequence[str], fits: Callable[[str, str], bool]) -> list[str]:
+    """Return the paths below folders that fit; folders of packages are left out. Raises ValueError for too many."""
+    found: list[str] = []
+    waiting, seen = list(folders), 0
+    while waiting:
+        folder = waiting.pop()
+        try:
+            entries = list(os.scandir(folder))
+        except OSError:  # what we may not list the server may not either
+            continue
+        for entry in entries:
+            seen += 1
+            if fits(entry.path, entry.name):
+                found.append(entry.path)
+            elif entry.is_dir(follow_symlinks=False) and entry.name not in SKIPPED:
+                waiting.append(entry.path)
+        if seen > 5 * MAX_MATCHES:
+            raise ValueError(f"{folder!r} has too many files to look for hidden ones; name a smaller folder")
+    return found
+
+
+def _is_system(folder: str) -> bool:
+    return any(folder == each or folder.startswith(f"{each}/") for each in _SYSTEM)
+
+
+def _ancestors(path: str) -> Iterator[str]:
+    while path not in ("/", ""):
+        path = os.path.dirname(path)  # noqa: PTH120
+        yield path
+
+
+def _holds(path: str, homes: tuple[str, ...]) -> bool:
+    return any(home == path or home.startswith(f"{path}/") for home in homes)

@@ -1,0 +1,73 @@
+"""Finds a server's own package: the folders that its program was installed into, and the script that it runs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/nix/store")
+_SHARED: Final = ("/", "/opt", "/home", "/root", "/srv", "/var", "/tmp", "/var/tmp", "/usr/local")  # noqa: S108
+_TOOLS: Final = frozenset({".local", ".cargo", ".deno", ".bun"})  # hold the programs of many packages, and more
+_MANIFESTS: Final = ("package.json", "pyproject.toml", "setup.py", "go.mod", "Cargo.toml")
+
+
+def package_of(program: str, argv: Sequence[str], home: str, cwd: str) -> tuple[str, ...]:
+    """Return the files and folders of the server that `program` and `argv` start."""
+    found: list[str] = []
+    for path in (os.path.abspath(program), os.path.realpath(program)):  # noqa: PTH100
+        found += _installation(path, home)
+    found += [path for word in argv[1:] for path in _script(word, home, cwd)]
+    return tuple(dict.fromkeys(path for path in found if os.path.exists(path)))  # noqa: PTH110
+
+
+def roots_of(argv: Sequence[str], home: str, cwd: str) -> tuple[str, ...]:
+    """Return the folders that a command line names, which is how clients tell servers their roots; else the folder."""
+    named = [os.path.abspath(os.path.join(cwd, word)) for word in argv[1:] if not word.startswith("-")]  # noqa: PTH100, PTH118
+    folders = [path for path in named if os.path.isdir(path) and path != "/"]  # noqa: PTH112
+    if folders:
+        return tuple(dict.fromkeys(folders))
+    return () if _is_broad(cwd, home) else (cwd,)
+
+
+def _is_broad(folder: str, home: str) -> bool:
+    return folder in _SHARED or folder == home or home.startswith(f"{folder}/")
+
+
+def _installation(program: str, home: str) -> Iterator[str]:
+    yield program
+    if program.startswith(tuple(f"{folder}/" for folder in _SYSTEM)):
+        return
+    prefix = Path(program).parent.parent if Path(program).parent.name in ("bin", ".bin") else Path(program).parent
+    if not _is_broad(str(prefix), home) and prefix.name not in _TOOLS:
+        yield str(prefix)
+
+
+def _script(word: str, home: str, cwd: str) -> Iterator[str]:
+    path = os.path.abspath(os.path.join(cwd, word))  # noqa: PTH100, PTH118
+    if word.startswith("-") or not os.path.isfile(path):  # noqa: PTH113
+        return
+    for each in dict.fromkeys((path, os.path.realpath(path))):
+        yield each
+        folder = _manifest_folder(Path(each), home)
+        if folder is not None:
+            yield folder
+
+
+def _manifest_folder(script: Path, home: str) -> str | None:
+    """Return the package that a script belongs to: the folder of all packages where it is an installed one."""
+    for folder in script.parents:
+        if _is_broad(str(folder), home):
+            break
+        if folder.name in ("node_modules", "site-packages"):
+            return str(folder)
+    for folder in script.parents:
+        if _is_broad(str(folder), home):
+            break
+        if any((folder / name).is_file() for name in _MANIFESTS):
+            return str(folder)
+    folder = script.parent
+    return None if _is_broad(str(folder), home) else str(folder)

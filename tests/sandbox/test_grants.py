@@ -1,0 +1,93 @@
+"""A profile becomes paths of this machine; secrets are never among them unless they are named."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from proxy.sandbox import grants
+from proxy.sandbox.grants import Surroundings, expand
+from proxy.sandbox.profile import SandboxProfile
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FILES = (
+    *(
+        ".ssh/id_rsa",
+        ".ssh/known_hosts",
+        ".aws/credentials",
+        ".config/gcloud/db",
+        ".config/git/config",
+        ".bash_history",
+    ),
+    *("work/main.py", "work/.env", "work/deep/.env", "work/id_rsa", "other/x.py", "work/node_modules/p/.env"),
+)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    for name in FILES:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    return tmp_path
+
+
+def granted(home: Path, **lines: Any) -> grants.Grants:
+    around = Surroundings(str(home), str(home / "work"), roots=(str(home / "work"), str(home / "other")))
+    return expand(SandboxProfile.model_validate(lines), around, {"PATH": "/bin", "TOKEN": "t"})
+
+
+def test_a_broad_rule_opens_no_secret(home: Path):
+    for line in ("$HOME", "$HOME/**", "~", f"{home}/**", f"{home}/*"):
+        found = granted(home, read=[line])
+        below = [path for path in found.read if path.startswith(str(home))]
+        assert f"{home}/work" in below, line
+        assert f"{home}/.config/git/config" in below, line
+        # A folder above a secret is never granted as a whole, so one that is made later is closed too.
+        closed = {str(home), f"{home}/.config", f"{home}/.ssh", f"{home}/.aws", f"{home}/.bash_history"}
+        assert closed.isdisjoint(found.read), line
+
+
+def test_a_secret_is_opened_by_its_name_alone(home: Path):
+    found = granted(home, read=["$HOME"], secrets=["~/.ssh/known_hosts"])
+    assert f"{home}/.ssh/known_hosts" in found.read
+    assert f"{home}/.ssh/id_rsa" not in found.read
+    assert f"{home}/.ssh" not in found.read
+
+
+def test_a_link_to_a_secret_is_one(home: Path):
+    (home / "work/keys").symlink_to(home / ".ssh")
+    assert granted(home, read=["$HOME/work/keys"]).read == ()
+
+
+def test_hidden_files_are_found_inside_of_what_is_granted(home: Path):
+    found = granted(home, read=["$ROOTS"], hide=["**/.env", "$HOME/other/x.py"])
+    assert set(found.hidden) == {f"{home}/work/.env", f"{home}/work/deep/.env", f"{home}/work/id_rsa"}
+    assert f"{home}/other" not in found.read  # split, because a file in it is hidden by its path
+
+
+def test_variables_stand_for_folders(home: Path):
+    found = granted(home, read=["$CWD", "${ROOTS}/x.py"], write=["$TMP", "$HOME/cache/**", "$HOME/none"])
+    assert set(found.read) == {f"{home}/work", f"{home}/other/x.py"}
+    assert found.write == (f"{home}/cache",)
+    assert (home / "cache").is_dir()
+    assert found.temporary == ("/tmp", "/var/tmp")
+
+
+def test_programs_come_from_the_path_and_the_environment_from_the_list(home: Path):
+    (home / "other/tool").touch(mode=0o755)
+    around = Surroundings(str(home), str(home), path=str(home / "other"))
+    profile = SandboxProfile.model_validate({"exec": ["tool", "nothing", "to*"], "env": ["PATH"]})
+    found = expand(profile, around, {"PATH": "/bin", "TOKEN": "t"})
+    assert found.exec == (f"{home}/other/tool",)
+    assert found.env == {"PATH": "/bin"}
+
+
+def test_too_many_matches_are_refused_and_not_cut(home: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(grants, "MAX_MATCHES", 0)
+    with pytest.raises(ValueError, match="name the folder instead"):
+        granted(home, read=["$HOME/*/x.py"])
+    with pytest.raises(ValueError, match="too many files"):
+        granted(home, read=["$CWD"])

@@ -1,0 +1,45 @@
+"""The server's own package, found from its command line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from proxy.sandbox.server_package import package_of, roots_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def make(root: Path, *files: str) -> None:
+    for name in files:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).touch()
+
+
+def test_an_installed_script_brings_the_folder_of_all_packages(tmp_path: Path):
+    make(tmp_path, "work/node_modules/@x/server/dist/index.js", "work/node_modules/@x/server/package.json")
+    script = str(tmp_path / "work/node_modules/@x/server/dist/index.js")
+    assert str(tmp_path / "work/node_modules") in package_of("/usr/bin/node", ["node", script], str(tmp_path), "/")
+
+
+def test_a_checkout_brings_its_folder_and_never_the_home(tmp_path: Path):
+    make(tmp_path, "work/pyproject.toml", "work/src/server.py", "server.py", "package.json")
+    found = package_of("/usr/bin/python3", ["python3", str(tmp_path / "work/src/server.py")], str(tmp_path), "/")
+    assert str(tmp_path / "work") in found
+    alone = package_of("/usr/bin/python3", ["python3", str(tmp_path / "server.py")], str(tmp_path), "/")
+    assert str(tmp_path) not in alone
+    assert str(tmp_path / "server.py") in alone
+
+
+def test_a_virtual_environment_brings_itself(tmp_path: Path):
+    make(tmp_path, "venv/bin/python", "bin/tool")
+    assert str(tmp_path / "venv") in package_of(str(tmp_path / "venv/bin/python"), ["python"], str(tmp_path), "/")
+    assert str(tmp_path) not in package_of(str(tmp_path / "bin/tool"), ["tool"], str(tmp_path), "/")
+
+
+def test_roots_are_the_folders_of_the_command_line(tmp_path: Path):
+    make(tmp_path, "a/x", "b/x")
+    home = str(tmp_path)
+    assert roots_of(["server", str(tmp_path / "a"), "--flag", "b"], home, home) == (f"{home}/a", f"{home}/b")
+    assert roots_of(["server"], home, f"{home}/a") == (f"{home}/a",)
+    assert roots_of(["server"], home, home) == ()
