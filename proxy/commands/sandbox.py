@@ -14,7 +14,7 @@ import typer
 
 from proxy.commands.options import AsJson, ConfigFile, StateDir, state_folder, takes, trail_settings
 from proxy.commands.probe import HowToProbe, how_to_probe, prepare, probe_local
-from proxy.commands.terminal import print_json_lines, print_note, printable_lines
+from proxy.commands.terminal import count, print_json_lines, print_note, printable_lines
 from proxy.commands.time_format import parse_time
 from proxy.config import Settings, load_settings
 from proxy.errors import ConfigError
@@ -73,7 +73,8 @@ def learn_profile(
     elif output is None:
         typer.echo(printable_lines(text), nl=False)
     else:
-        print_note(f"Wrote {output}: {_count(learned)} lines, {len(learned.left_out)} acts left out")
+        told = f"{count(_count(learned), 'line')}, {count(len(learned.left_out), 'act')} left out"
+        print_note(f"Wrote {output}: {told}")
 
 
 @app.command("diff", epilog="Example:  interlock sandbox diff --ci old.yaml -- npx -y my-server@2.0.0")
