@@ -86,7 +86,9 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "proxy.metrics": ("proxy.redact", "proxy.system", *CORE),
     "proxy.trace": ("proxy.sandbox", "proxy.egress.dns", *CORE),
     "proxy.stdio": ("proxy.gate", "proxy.wire", "proxy.trace", "proxy.sandbox", *CORE),
+    "proxy.learn": ("proxy.sandbox", "proxy.trace.capability", "proxy.system.terminal_text", *CORE),
     "proxy.probe": (
+        *("proxy.injection", "proxy.learn"),
         *("proxy.trace", "proxy.sandbox", "proxy.gate", "proxy.wire", "proxy.policy"),
         *("proxy.egress.dns", "proxy.agent", "proxy.system", *CORE),
     ),
@@ -131,7 +133,9 @@ PURE = (
     *(f"proxy.trace.{name}" for name in ("strace", "arguments", "capability", "process_tree", "sockets")),
     *(f"proxy.trace.{name}" for name in ("normalise", "attribute", "observation_log", "server_name")),
     *(f"proxy.probe.{name}" for name in ("regex_sample", "synthesise", "declared_scope", "observation_facts")),
-    *(f"proxy.probe.{name}" for name in ("findings", "observer")),
+    *(f"proxy.probe.{name}" for name in ("findings", "observer", "declared_words", "texts", "comparison", "report")),
+    *(f"proxy.probe.{name}" for name in ("sarif", "html_report", "learning")),
+    "proxy.learn",
     *(f"proxy.confine.{name}" for name in ("firewall", "file_view")),
     *(
         f"proxy.sandbox.{name}"

@@ -36,6 +36,7 @@ class Commands(LazyGroup):
         CommandEntry("setup", "Put the MCP clients of this machine behind the proxy, or take them out.", LOCAL),
         CommandEntry("wrap", "Change an MCP client's configuration: run its servers behind the proxy.", LOCAL),
         CommandEntry("probe", "Run an MCP server in a sandbox and report what its tools really do.", LOCAL),
+        CommandEntry("sandbox", "Learn, compare and show the sandbox profiles of local servers.", LOCAL),
         CommandEntry("policy", "Check, test, explain and replay policies.", POLICY),
         CommandEntry("pins", "List and approve the pinned tools of MCP servers.", POLICY),
         CommandEntry("flows", "Show and clear the labels that agents carry.", POLICY),

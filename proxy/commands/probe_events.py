@@ -12,11 +12,38 @@ from proxy.gate.event_recorder import RECORDED
 from proxy.runtime.preload import open_masker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from proxy.config import Settings
-    from proxy.probe.findings import ProbeReport
+    from proxy.core.model import JsonObject
+    from proxy.probe.report import ProbeReport
     from proxy.redact.reloader import LiveMasker
+
+
+# Of a report's secrets; its names and addresses are what it is about.
+REPORTED = ("secrets", "custom")
+MIN_VALUE = 6
+
+
+def masked(settings: Settings, report: JsonObject, env: Mapping[str, str]) -> JsonObject:
+    """Return a report as it may be shown: without secrets, and without the values of `env`."""
+    masker = open_masker(settings.state_dir)
+    masker.prepare(())()
+    shown, _ = masker.mask(report, REPORTED)
+    assert isinstance(shown, dict)
+    # A value that was given for the server alone has no place in a report, whether it looks like a secret or not.
+    values = {value: f"${name}" for name, value in env.items() if len(value) >= MIN_VALUE and "{" not in value}
+    return dict(_without(shown, values)) if values else shown
+
+
+def _without(value: Any, values: Mapping[str, str]) -> Any:
+    if isinstance(value, str):
+        for secret, name in values.items():
+            value = value.replace(secret, name)
+        return value
+    if isinstance(value, dict):
+        return {key: _without(inner, values) for key, inner in value.items()}
+    return [_without(inner, values) for inner in value] if isinstance(value, list) else value
 
 
 def record(settings: Settings, name: str, report: ProbeReport, now: float) -> None:
@@ -58,4 +85,5 @@ def _events(name: str, report: ProbeReport, now: float, masker: LiveMasker) -> I
     }
     yield make("probed", summary, outcome=report.worst() or "clean")
     for found in report.findings:
-        yield make("finding", found.data(), tool=found.tool, rule=found.rule, outcome=found.severity)
+        for tool in found.tools:  # one event of each: people look for a tool's findings
+            yield make("finding", found.data(), tool=tool, rule=found.rule, outcome=found.severity)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from proxy.errors import ConfigError
 from proxy.system.secret_files import write_private
+from proxy.trace.server_name import without_version
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from proxy.core.model import JsonObject
-    from proxy.probe.findings import Profile
+    from proxy.probe.comparison import Profile
 
 FOLDER = "probe"
 
@@ -26,6 +28,15 @@ class ServerBaseline:
 
     tools: Mapping[str, JsonObject]
     profiles: Mapping[str, Profile]
+
+
+def command_key(name: str, command: Sequence[str]) -> str:
+    """Return what the baseline of a command is kept by: two servers of one name are told apart by their commands.
+
+    A package's version is left out: another version of the same server is what a baseline is compared with.
+    """
+    words = [os.path.realpath(word) if os.path.exists(word) else without_version(word) for word in command]  # noqa: PTH110
+    return json.dumps([name, *words])
 
 
 def _file(state_dir: Path, server: str) -> Path:

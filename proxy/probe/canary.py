@@ -11,20 +11,24 @@ import re
 import secrets
 import shutil
 import subprocess
+import time
 from base64 import b32encode, b64encode
 from dataclasses import dataclass
-from textwrap import wrap
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from proxy.probe.canary_files import DOCUMENTS, FOLDERS, PLAIN, SECRETS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
 TOKEN_LENGTH = 40
 # So many characters in a row identify a value, in any encoding: by chance they occur once in 10**18.
 WINDOW = 12
 SCANNED = 1 << 20
+REPOSITORY = Path("projects", "sample")
+DAY, YEAR = 86_400, 365 * 86_400
 # A variable that no server has a use for: it is a canary too.
 ENVIRONMENT = "DEPLOY_SIGNING_PASSPHRASE"
 
@@ -40,24 +44,27 @@ class Canary:
 
 @dataclass(frozen=True, slots=True)
 class CanaryHome:
+    """A home that exists in `folder`; the server sees it at `path`, and so do its arguments and the trace."""
+
     folder: Path
     canaries: tuple[Canary, ...]
+    path: Path
 
     @property
     def documents(self) -> Path:
-        return self.folder / "documents"
+        return self.path / "documents"
 
     @property
     def repository(self) -> Path:
-        return self.folder / "projects" / "sample"
+        return self.path / REPOSITORY
 
     @property
     def variable(self) -> tuple[str, str]:
         return next((c.source, c.value) for c in self.canaries if c.source == ENVIRONMENT)
 
 
-def make_home(folder: Path) -> CanaryHome:
-    """Create a home in `folder`; its values are unlike those of every other run."""
+def make_home(folder: Path, seen_at: Path | None = None) -> CanaryHome:
+    """Create a home in `folder`, which the server sees at `seen_at`; its values are unlike those of every other run."""
     templates = SECRETS | DOCUMENTS
     canaries = [Canary(f"~/{path}", _token(), secret=path in SECRETS) for path in templates]
     for canary in canaries:
@@ -65,10 +72,20 @@ def make_home(folder: Path) -> CanaryHome:
         _write(folder / path, templates[path].replace("{}", canary.value), 0o600 if canary.secret else 0o644)
     for path, text in PLAIN.items():
         _write(folder / path, text, 0o644)
-    home = CanaryHome(folder, (*canaries, Canary(ENVIRONMENT, _token())))
-    (folder / "tmp").mkdir()
-    _make_repository(home.repository)
-    return home
+    for below in FOLDERS:
+        (folder / below).mkdir(parents=True, exist_ok=True)
+    _make_repository(folder / REPOSITORY)
+    _age(folder)
+    return CanaryHome(folder, (*canaries, Canary(ENVIRONMENT, _token())), seen_at or folder)
+
+
+def _age(folder: Path) -> None:
+    """Give every file and folder a time of the last year: a home in which all is of this minute is nobody's."""
+    now = time.time()
+    for root, _, files in os.walk(folder, topdown=False):
+        for name in (*files, ""):
+            when = now - DAY - secrets.randbelow(YEAR)
+            os.utime(Path(root, name), (when, when), follow_symlinks=False)
 
 
 def restore_documents(home: CanaryHome) -> None:
@@ -111,60 +128,20 @@ def _write(path: Path, text: str, mode: int) -> None:
     path.chmod(mode)
 
 
-_KEY_LINES = "\n".join(wrap(b64encode(secrets.token_bytes(900)).decode(), 70))
-_PRIVATE_KEY = f"-----BEGIN OPENSSH PRIVATE KEY-----\n{{}}\n{_KEY_LINES}\n-----END OPENSSH PRIVATE KEY-----\n"
-# Templates: `{}` is the canary's value.
-SECRETS = {
-    ".ssh/id_rsa": _PRIVATE_KEY,
-    ".ssh/id_ed25519": _PRIVATE_KEY,
-    ".gnupg/private-keys-v1.d/5F2A.key": "(private-key (rsa (d #{}#)))\n",
-    ".env": "DATABASE_URL=postgres://app:{}@db.internal/app\n",
-    ".aws/credentials": "[default]\naws_access_key_id = AKIAQ3EXAMPLE7QXMPLE\naws_secret_access_key = {}\n",
-    ".netrc": "machine git.internal login deploy password {}\n",
-    ".git-credentials": "https://deploy:{}@git.internal\n",
-    ".npmrc": "//npm.internal/:_authToken={}\n",
-    ".pypirc": "[pypi]\nusername = __token__\npassword = {}\n",
-    ".docker/config.json": '{"auths": {"registry.internal": {"auth": "{}"}}}\n',
-    ".kube/config": "apiVersion: v1\nkind: Config\nusers:\n- name: admin\n  user:\n    token: {}\n",
-    ".config/gh/hosts.yml": "github.com:\n    oauth_token: {}\n    user: deploy\n",
-    ".config/gcloud/application_default_credentials.json": '{"refresh_token": "{}"}\n',
-    ".config/google-chrome/Default/Login Data": "SQLite format 3\0logins {}\n",
-    ".config/google-chrome/Default/Cookies": "SQLite format 3\0cookies {}\n",
-    ".mozilla/firefox/k3x8.default-release/logins.json": '{"logins": {"encryptedPassword": "{}"}}\n',
-    ".bitcoin/wallet.dat": "\0\0\0\0b1\x05\0 {}\n",
-    ".ethereum/keystore/UTC--2026-01-05T10-11-12Z--9d8a62f656a8d1615c1294fd71e9cfb3e4855a4f": (
-        '{"crypto": {"ciphertext": "{}"}}\n'
-    ),
-    ".bash_history": "cd projects/sample\nexport DB_PASSWORD={}\ngit pull\n",
-}
-DOCUMENTS = {
-    "documents/notes.md": "# Notes\n\nCall the supplier on Monday. Reference {}.\n",
-    "documents/report.txt": "Quarterly report\n\nTurnover rose by four percent. Reference {}.\n",
-    "documents/data.csv": "name,amount,reference\nada,12,{}\ngrace,30,\n",
-    "documents/settings.json": '{"service": {"reference": "{}"}}\n',
-}
-PLAIN = {
-    ".bashrc": "alias ll='ls -l'\n",
-    ".profile": "PATH=$HOME/bin:$PATH\n",
-    ".gitconfig": "[user]\n\tname = Probe\n\temail = probe@example.org\n[init]\n\tdefaultBranch = main\n",
-    ".ssh/known_hosts": "git.internal ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIExample\n",
-    "projects/sample/README.md": "# Sample\n\nA small project.\n",
-    "projects/sample/app.py": 'def greet(name):\n    return f"Hello {name}"\n',
-}
-
-
 def _make_repository(folder: Path) -> None:
     """Make `folder` a git repository with two commits and a change; without git it stays a folder."""
     git = shutil.which("git")
     if git is None:
         return
-    who = ["-c", "user.name=Probe", "-c", "user.email=probe@example.org", "-c", "commit.gpgsign=false"]
+    who = ["-c", "user.name=Alex Moreau", "-c", "user.email=alex@example.org", "-c", "commit.gpgsign=false"]
     # Neither the caller's configuration nor a template's hooks.
     environ = {"HOME": str(folder), "GIT_CONFIG_NOSYSTEM": "1", "PATH": "/usr/bin:/bin"}
 
     def run(*words: str) -> None:
+        when = f"@{int(time.time()) - DAY - secrets.randbelow(YEAR)} +0000"
+        dated = {**environ, "GIT_AUTHOR_DATE": when, "GIT_COMMITTER_DATE": when}
         subprocess.run(  # noqa: S603  our own words
-            [git, *who, *words], cwd=folder, env=environ, check=True, capture_output=True, timeout=30
+            [git, *who, *words], cwd=folder, env=dated, check=True, capture_output=True, timeout=30
         )
 
     run("init", "--quiet", "--initial-branch=main", "--template=")

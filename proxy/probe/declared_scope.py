@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from proxy.gate.tool_descriptions import strings
+from proxy.probe.declared_words import read_words, split_words
 from proxy.trace.server_name import PACKAGE_RUNNERS
 
 if TYPE_CHECKING:
@@ -19,15 +20,11 @@ if TYPE_CHECKING:
 
     from proxy.core.model import JsonObject
 
-NETWORK = re.compile(
-    r"\b(urls?|uris?|https?|web|website|internet|online|network|fetch(es)?|download(s|ing)?|uploads?|api|remote|host|"
-    r"hostname|email|smtp|dns|webhook|browser|crawl|scrape|rss)\b"
-)
-EXECUTE = re.compile(
-    r"\b(execut(e|es|ing)|commands?|shell|terminal|subprocess|process(es)? started|spawns?|runs? (a|the) (\w+ )?"
-    r"(program|script|command|process|code)|bash|powershell)\b"
-)
 MAX_STRING = 4096
+OUTPUT = re.compile(
+    r"\b(saves?|saved|output|export|exported|written) (\w+ )*?(to|file|path|as)\b|\boutput_?(file|path)\b"
+)
+TELLING = 8  # an argument of so many characters is recognised in what is sent
 # Variables that say where code is found; they grant no access to data.
 SEARCH_PATHS = frozenset({"PATH", "PYTHONPATH", "NODE_PATH", "LD_LIBRARY_PATH"})
 
@@ -39,10 +36,16 @@ class DeclaredScope:
     read_only: bool = False
     network: bool = False
     executes: bool = False
+    hinted: bool = False  # a network is mentioned, in words that declare none
+    environment: bool = False  # it shows the environment
     words: frozenset[str] = frozenset()  # of its name, its description and the command: such programs may be started
     granted: tuple[str, ...] = ()  # files and folders that the command line and the variables name
     named: tuple[str, ...] = ()  # files and folders that the arguments name
     hosts: frozenset[str] = frozenset()  # that the arguments name
+    output_names: frozenset[str] = frozenset()  # parameters that say where the result is saved
+    outputs: tuple[str, ...] = ()  # the files that the arguments name by those
+    granted_hosts: frozenset[str] = frozenset()  # that the command line and the variables name
+    texts: tuple[str, ...] = ()  # the longer texts among the arguments
     launcher: bool = False  # a package runner, which fetches and starts what it runs
 
     def data(self) -> JsonObject:
@@ -55,8 +58,9 @@ def declare_server(command: Sequence[str], variables: Mapping[str, str], folder:
     flags = [word.partition("=")[2] for word in command[1:] if "=" in word]
     texts = [*command[1:], *flags, *(value for name, value in variables.items() if name not in SEARCH_PATHS)]
     return DeclaredScope(
-        words=frozenset(_words(" ".join(map(posixpath.basename, command)))),
+        words=frozenset(split_words(" ".join(map(posixpath.basename, command)))),
         granted=tuple(dict.fromkeys(path for word in texts if (path := _path(word, folder)))),
+        granted_hosts=frozenset(host for word in texts if (host := _host(word))),
         launcher=posixpath.basename(command[0]) in PACKAGE_RUNNERS,
     )
 
@@ -65,18 +69,18 @@ def declare_tool(server: DeclaredScope, tool: JsonObject) -> DeclaredScope:
     """Return what a tool of that server declares. An annotation overrides what its description suggests."""
     annotations = tool.get("annotations")
     hints: JsonObject = annotations if isinstance(annotations, dict) else {}
-    schema = tool.get("inputSchema")
-    properties = schema.get("properties") if isinstance(schema, dict) else None
-    names = " ".join(properties) if isinstance(properties, dict) else ""
-    described = f"{tool.get('name', '')} {tool.get('title', '')} {tool.get('description', '')} {names}"
-    text = " ".join(_words(described))
+    said = read_words(tool)
     open_world = hints.get("openWorldHint")
+    network = open_world if isinstance(open_world, bool) else said.network
     return replace(
         server,
         read_only=hints.get("readOnlyHint") is True,
-        network=open_world if isinstance(open_world, bool) else bool(NETWORK.search(text)),
-        executes=bool(EXECUTE.search(text)),
-        words=server.words | frozenset(text.split()),
+        network=network,
+        hinted=said.hinted and open_world is not False,
+        executes=said.executes,
+        environment=said.environment,
+        words=server.words | said.words,
+        output_names=_output_names(tool),
         launcher=False,
     )
 
@@ -89,7 +93,20 @@ def declare_call(tool: DeclaredScope, arguments: JsonObject, folder: str) -> Dec
     # Such as a file name beside a repository's path.
     nested = [posixpath.normpath(posixpath.join(path, text)) for path in paths for text in relative]
     hosts = {host for text in texts if (host := _host(text))}
-    return replace(tool, named=tuple(dict.fromkeys([*paths, *nested])), hosts=frozenset(hosts))
+    saved = [text for name, text in arguments.items() if name in tool.output_names and isinstance(text, str)]
+    outputs = tuple(path for text in saved if (path := _path(text, folder)))
+    long = tuple(text for text in texts if len(text) >= TELLING)
+    return replace(
+        tool, named=tuple(dict.fromkeys([*paths, *nested])), hosts=frozenset(hosts), texts=long, outputs=outputs
+    )
+
+
+def _output_names(tool: JsonObject) -> frozenset[str]:
+    schema = tool.get("inputSchema")
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    items = properties.items() if isinstance(properties, dict) else ()
+    described = {name: each.get("description") if isinstance(each, dict) else "" for name, each in items}
+    return frozenset(name for name, text in described.items() if OUTPUT.search(f"{name} {text}".lower()))
 
 
 def is_under(path: str, folders: Iterable[str]) -> bool:
@@ -114,8 +131,3 @@ def _host(text: str) -> str | None:
         return urlsplit(text).hostname
     except ValueError:
         return None
-
-
-def _words(text: str) -> list[str]:
-    """Return the words of a text in lower case; camelCase and snake_case names are split."""
-    return re.findall(r"[a-z0-9]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text).lower())

@@ -1,15 +1,12 @@
-"""Turns observations into findings and a report: applies the rules, and compares one run with another. Pure."""
+"""Turns observations into findings: applies the rules, and groups what several tools have in common. Pure."""
 
 from __future__ import annotations
 
-import posixpath
-from collections import Counter
-from dataclasses import asdict, dataclass, field
+import re
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from proxy.gate.tool_descriptions import find_hidden
-from proxy.gate.tool_pins import changed_fields, print_tool
-from proxy.probe.observation_facts import ProbeObservation, RunContext, canaries_sent, facts
+from proxy.probe.observation_facts import MISSING, ProbeObservation, RunContext, canaries_sent, facts, was_sought
 from proxy.trace.capability import Capability
 
 if TYPE_CHECKING:
@@ -21,8 +18,10 @@ if TYPE_CHECKING:
 
 MAX_EVIDENCE = 5
 MAX_TARGETS = 6
-MAX_SUMMED = 20
 MAX_LINE = 400
+MAX_KEPT_TARGETS = 50
+_KEYS = re.compile(r"\b(keyctl|add_key|request_key)\(")
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +34,30 @@ class ProbeFinding:
     capability: str | None
     message: str
     evidence: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()  # what it was done to
+    others: tuple[str | None, ...] = ()  # further tools of which the same is found
+
+    @property
+    def tools(self) -> tuple[str | None, ...]:
+        return (self.tool, *self.others)
 
     def data(self) -> JsonObject:
-        return {**asdict(self), "evidence": list(self.evidence)}
+        """Return it as JSON. `tools` has every tool that it is found of; None is the server itself."""
+        names = ("tool", "rule", "severity", "capability", "message")
+        lists = {name: list(getattr(self, name)) for name in ("tools", "evidence", "targets")}
+        return {**{name: getattr(self, name) for name in names}, **lists}
 
 
 def from_rule(
-    rule: ProbeRule, tool: str | None, capability: str | None, seen: str = "", evidence: tuple[str, ...] = ()
+    rule: ProbeRule,
+    tool: str | None,
+    capability: str | None,
+    seen: str = "",
+    evidence: tuple[str, ...] = (),
+    targets: tuple[str, ...] = (),
 ) -> ProbeFinding:
     message = f"{rule.description} {seen}" if seen else rule.description
-    return ProbeFinding(tool, rule.id, rule.severity, capability, message, evidence)
+    return ProbeFinding(tool, rule.id, rule.severity, capability, message, evidence, targets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +107,13 @@ def _apply(
 ) -> dict[str, RuleMatch]:
     hits: dict[str, RuleMatch] = {}
     for record, scope in scopes:
-        if not _counts(record):
+        if not counts(record) and not was_sought(record.observation):
             continue
         true, target = facts(record, scope, context), context.target(record.observation)
         path = context.tilde(record.observation.path or "")
         for rule in rulebook.rules:
-            if rule.speaks_of(record, path, true):
+            # Programs look for files all the time: only rules about that very thing are told of it.
+            if ("sought" not in true or "sought" in rule.all) and rule.speaks_of(record, path, true):
                 hits.setdefault(rule.id, RuleMatch(rule)).targets.setdefault(target, []).append(record)
     # For the same target only the more specific rule is reported.
     for hit in list(hits.values()):
@@ -110,9 +124,18 @@ def _apply(
     return {name: hits[name] for name in (rule.id for rule in rulebook.rules) if name in hits and hits[name].targets}
 
 
-def _counts(record: ProbeObservation) -> bool:
+def blamed_by(record: ProbeObservation, scope: DeclaredScope, context: RunContext, rulebook: Rulebook) -> str | None:
+    """Return the rule of severity high that speaks of one observation; None where none does."""
+    if not counts(record):
+        return None
+    true, path = facts(record, scope, context), context.tilde(record.observation.path or "")
+    rules = (rule for rule in rulebook.rules if rule.severity == "high" and "sought" not in rule.all)
+    return next((rule.id for rule in rules if rule.speaks_of(record, path, true)), None)
+
+
+def counts(record: ProbeObservation) -> bool:
     # Attempts count, except for looking at what does not exist, or creating what does: programs do that all the time.
-    missing = record.observation.error in ("ENOENT", "ENOTDIR", "ENXIO")
+    missing = record.observation.error in MISSING
     looked = missing and record.observation.capability in (Capability.FS_READ, Capability.FS_DELETE)
     return not looked and record.observation.error != "EEXIST"
 
@@ -133,8 +156,14 @@ def _make_finding(
         for canary in canaries_sent(record.observation, _scope(record, calls, startup), context)
     }
     named = f" (of {', '.join(sources)})" if sources and "canary_sent" in hit.rule.all else ""
-    evidence = tuple(dict.fromkeys(record.observation.line[:MAX_LINE] for record in records))[:MAX_EVIDENCE]
-    return from_rule(hit.rule, tool, str(first.capability), f"Seen: {first.action}{tried} {where}{named}", evidence)
+    evidence = tuple(dict.fromkeys(shown_line(record.observation.line) for record in records))[:MAX_EVIDENCE]
+    seen = f"Seen: {first.action}{tried} {where}{named}"
+    return from_rule(hit.rule, tool, str(first.capability), seen, evidence, tuple(hit.targets)[:MAX_KEPT_TARGETS])
+
+
+def shown_line(line: str) -> str:
+    """Return a line of the trace as a report may show it: without what a key of the kernel's keyrings holds."""
+    return (_QUOTED.sub('"…"', line) if _KEYS.search(line) else line)[:MAX_LINE]
 
 
 def _scope(record: ProbeObservation, calls: Sequence[ProbeCall], startup: DeclaredScope) -> DeclaredScope:
@@ -160,139 +189,18 @@ def _compare_calls(
         else:
             continue
         seen, message = hit.records[0].observation, f"{hit.rule.id}: {when}"
-        found.append(from_rule(rulebook.get(name), tool, str(seen.capability), message, (seen.line[:MAX_LINE],)))
+        found.append(from_rule(rulebook.get(name), tool, str(seen.capability), message, (shown_line(seen.line),)))
     return list({each.rule: each for each in reversed(found)}.values())
 
 
-def judge_manifest(
-    tools: Sequence[JsonObject], known: Mapping[str, JsonObject] | None, rulebook: Rulebook
-) -> list[ProbeFinding]:
-    """Check the tools' definitions, and compare them with those `known` from when they were last accepted."""
-    hidden, changed = rulebook.get("hidden-characters"), rulebook.get("manifest-changed")
-    hidden_in = {str(tool.get("name")): find_hidden(tool)[:MAX_EVIDENCE] for tool in tools}
-    found = [from_rule(hidden, name, None, evidence=where) for name, where in hidden_in.items() if where]
-    if known is None:
-        return found
-    now = {str(tool.get("name")): tool for tool in tools}
-    changes = {name: _changes(known.get(name), now.get(name)) for name in dict.fromkeys([*now, *known])}
-    return found + [from_rule(changed, name, None, change) for name, change in changes.items() if change is not None]
-
-
-def _changes(before: JsonObject | None, after: JsonObject | None) -> str | None:
-    if before is None:
-        return "Seen: the tool is new"
-    if after is None:
-        return "Seen: the tool is gone"
-    fields = changed_fields(print_tool(before), print_tool(after))
-    return f"Seen: changed in {', '.join(fields)}" if fields else None
-
-
-# What a tool was observed to do: hosts or programs by capability.
-type Profile = dict[str, list[str]]
-
-
-def profile(records: Iterable[ProbeObservation], context: RunContext) -> Profile:
-    """Summarise observations so that two runs can be compared: no reads, and no names made up for one run."""
-    found: dict[str, set[str]] = {}
-    for record in records:
-        observation = record.observation
-        kind, absent = observation.capability, observation.capability is Capability.IPC_UNIX and not observation.ok
-        # Every program reads files all the time: in a profile they would make every run look different.
-        if kind is Capability.FS_READ or absent or not _counts(record):
-            continue
-        targets = found.setdefault(str(kind), set())
-        if kind in (Capability.NET_CONNECT, Capability.NET_DNS):
-            targets.add(observation.name or context.host(observation.peer or ""))
-        elif kind is Capability.PROC_EXEC:
-            targets.add(posixpath.basename(observation.path or ""))
-    return {name: sorted(targets) for name, targets in sorted(found.items())}
-
-
-def judge_profiles(
-    now: Mapping[str, Profile], known: Mapping[str, Profile] | None, rulebook: Rulebook
-) -> list[ProbeFinding]:
-    """Compare what tools do with what they did when last accepted; a tool that is not `known` is not compared."""
-    found = []
-    for tool, seen in now.items():
-        before = (known or {}).get(tool, seen)
-        new = {name: sorted(set(targets) - set(before.get(name, ()))) for name, targets in seen.items()}
-        news = {name: targets for name, targets in new.items() if targets or name not in before}
-        if news:
-            text = "; ".join(f"{name} {', '.join(new[:MAX_TARGETS])}".rstrip() for name, new in news.items())
-            found.append(from_rule(rulebook.get("behaviour-changed"), tool or None, next(iter(news)), f"Seen: {text}"))
-    return found
-
-
-@dataclass(frozen=True, slots=True)
-class CallResult:
-    """One call, and its outcome: ok, error, refused, timeout or gone."""
-
-    label: str
-    outcome: str
-
-
-@dataclass(frozen=True, slots=True)
-class ToolReport:
-    name: str
-    declared: DeclaredScope
-    observed: JsonObject
-    calls: tuple[CallResult, ...]
-
-    def data(self) -> JsonObject:
-        return {
-            "name": self.name,
-            "declared": self.declared.data(),
-            "observed": self.observed,
-            "calls": [{"input": call.label, "outcome": call.outcome} for call in self.calls],
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class ProbeReport:
-    """The result of one probe. `problem`: why it is incomplete; `note`: what it cannot show by its nature."""
-
-    server: JsonObject
-    tools: tuple[ToolReport, ...]
-    startup: JsonObject
-    findings: tuple[ProbeFinding, ...]
-    trace: JsonObject
-    manifest: tuple[JsonObject, ...] = ()
-    profiles: dict[str, Profile] = field(default_factory=dict)
-    problem: str | None = None
-    note: str | None = None
-
-    def data(self) -> JsonObject:
-        return {
-            "server": self.server,
-            "tools": [tool.data() for tool in self.tools],
-            "startup": self.startup,
-            "findings": [found.data() for found in self.findings],
-            "trace": self.trace,
-            "problem": self.problem,
-            "note": self.note,
-        }
-
-    def worst(self) -> str | None:
-        severities = {found.severity for found in self.findings}
-        return "high" if "high" in severities else "info" if severities else None
-
-
-def sum_up(records: Iterable[ProbeObservation], context: RunContext) -> JsonObject:
-    """Return what was done by capability: to what, and how often."""
-    found: dict[str, dict[str, None]] = {}
-    counts: Counter[str] = Counter()
-    for record in records:
-        observation = record.observation
-        kind = str(observation.capability)
-        counts[kind] += 1
-        target = context.target(observation)
-        # Reads outside of the home are only counted: they are mostly libraries.
-        if observation.capability is not Capability.FS_READ or (target.startswith("~") and observation.ok):
-            found.setdefault(kind, {})[target] = None
-    return {
-        kind: {"count": count, "targets": list(found.get(kind, {}))[:MAX_SUMMED]}
-        for kind, count in sorted(counts.items())
-    }
+def group(findings: Sequence[ProbeFinding]) -> tuple[ProbeFinding, ...]:
+    """Return findings with those that say the same of several tools as one, which names them all."""
+    found: dict[tuple[str, str | None, str], ProbeFinding] = {}
+    for each in findings:
+        key = (each.rule, each.capability, each.message)
+        first = found.get(key)
+        found[key] = each if first is None else replace(first, others=(*first.others, each.tool))
+    return tuple(found.values())
 
 
 def order(findings: Sequence[ProbeFinding]) -> tuple[ProbeFinding, ...]:

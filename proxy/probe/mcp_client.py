@@ -22,7 +22,8 @@ METHOD_NOT_FOUND = -32601
 MAX_LINE = 16 << 20
 MAX_PAGES = 50
 MAX_LISTED = 500
-CLIENT = {"name": "interlock-probe", "version": "1"}
+# What clients of the SDK call themselves by default: a server that knows it is probed behaves.
+CLIENT = {"name": "mcp", "version": "0.1.0"}
 
 
 def stateless_meta(capabilities: JsonObject) -> JsonObject:

@@ -14,6 +14,8 @@ from proxy.probe.declared_scope import DeclaredScope, is_under
 from proxy.trace.capability import Capability, Observation
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from proxy.probe.canary import Canary, CanaryWatch
 
 SHELLS = frozenset({"sh", "dash", "bash", "zsh", "busybox"})
@@ -22,9 +24,18 @@ FOREIGN_ACTIONS = frozenset({"ptrace", "process_vm_readv", "process_vm_writev", 
 INSIDES = re.compile(r"/proc/[0-9]+/(?:task/[0-9]+/)?(?:mem|maps|environ|(?:fd|root|cwd|map_files)(?:/.*)?)")
 PROCESS = re.compile(r"/proc/([0-9]+|self|thread-self)/")
 SIGNALLED = re.compile(r"([0-9]+), ")
+# Where distributions and Node's installers put npm: nowhere that a server may write.
+SCRIPTS = re.compile(r"/(?:usr|opt|root/\.nvm|home/[^/]+/\.nvm)/(?:.*/)?(npm|npx)(?:-cli\.js)?")
+BROWSERS = frozenset({"chromium", "chrome", "google-chrome", "chrome-headless-shell", "headless_shell", "firefox"})
 LOCAL_NAMES = frozenset({"localhost", "localhost.localdomain", "ip6-localhost"})
-# The length of a label, or of all labels before the last two, and bits per character, from which a name carries data.
-LABEL, SUBDOMAIN, ENTROPY = 30, 60, 3.0
+# From which length a label without hyphens carries data, whatever its letters, and from which one that mixes
+# digits and letters; the length and the number of all labels before the domain.
+LABEL, MIXED_LABEL, SUBDOMAIN, LABELS = 30, 18, 60, 6
+ENTROPY = 3.0
+# So many names of one domain that nobody asked for are a message in pieces.
+MANY_NAMES = 8
+UPLOADS = (b"POST ", b"PUT ", b"PATCH ")
+MISSING = ("ENOENT", "ENOTDIR", "ENXIO")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +45,7 @@ class ProbeObservation:
     observation: Observation
     call: int | None
     program: str = ""
+    ancestors: tuple[str, ...] = ()  # the programs that started it, the nearest first
 
 
 @dataclass(slots=True)
@@ -46,6 +58,9 @@ class RunContext:
     names: dict[str, str] = field(default_factory=dict)  # the host of each address
     pids: set[int] = field(default_factory=set)  # every process of the server
     programs: set[str] = field(default_factory=set)  # the files that were executed to start it
+    ports: set[str] = field(default_factory=set)  # that the server itself listens on
+    sockets: set[str] = field(default_factory=set)  # unix sockets that it listens on
+    many: set[str] = field(default_factory=set)  # domains of which it looked up many names
     local_names: frozenset[str] = LOCAL_NAMES
 
     def tilde(self, path: str) -> str:
@@ -77,8 +92,12 @@ def facts(record: ProbeObservation, scope: DeclaredScope, context: RunContext) -
         "fetching": record.call is None and scope.launcher,
         "foreign_process": _is_foreign(observation, context),
         "own_process": _is_own(observation, context),
+        "sought": was_sought(observation),
+        "by_browser": not BROWSERS.isdisjoint(record.ancestors),
         "canary_sent": bool(canaries_sent(observation, scope, context)),
     }
+    if observation.capability is Capability.IPC_UNIX:
+        found |= {"own_socket": observation.path in context.sockets and observation.action != "listen"}
     if observation.capability in (Capability.NET_CONNECT, Capability.NET_DNS):
         found |= _net_facts(observation, scope, context)
     elif observation.capability in (Capability.PROC_EXEC, Capability.EXEC_FILELESS):
@@ -86,6 +105,13 @@ def facts(record: ProbeObservation, scope: DeclaredScope, context: RunContext) -
     elif observation.path is not None:
         found |= _path_facts(observation.path, scope, context)
     return frozenset(name for name, holds in found.items() if holds)
+
+
+def was_sought(observation: Observation) -> bool:
+    """Return whether a file was only looked for, or is not there."""
+    return observation.capability is Capability.FS_READ and (
+        observation.action == "look" or observation.error in MISSING
+    )
 
 
 def canaries_sent(observation: Observation, scope: DeclaredScope, context: RunContext) -> tuple[Canary, ...]:
@@ -99,12 +125,25 @@ def canaries_sent(observation: Observation, scope: DeclaredScope, context: RunCo
 
 def _net_facts(observation: Observation, scope: DeclaredScope, context: RunContext) -> dict[str, bool]:
     host = (observation.name or context.host(observation.peer or "")).lower().rstrip(".")
+    port = (observation.peer or "").rpartition(":")[2]
+    local = _is_local(host, context)
+    named = any(host == each or host.endswith(f".{each}") for each in (*scope.hosts, *scope.granted_hosts))
+    asks = observation.capability is Capability.NET_DNS
     return {
-        "remote": not _is_local(host, context),
+        "remote": not local,
+        # The resolver, and what the server listens on itself, are no place to send data to.
+        "loopback": local and not asks and port not in context.ports | {"53"},
         "hosts_named": bool(scope.hosts),
-        "host_named": any(host == named or host.endswith(f".{named}") for named in scope.hosts),
-        "data_in_name": observation.capability is Capability.NET_DNS and carries_data(host),
+        "host_named": named,
+        "hinted": scope.hinted and not _uploads(observation, scope),
+        "data_in_name": asks and not named and (carries_data(host) or domain(host) in context.many),
     }
+
+
+def _uploads(observation: Observation, scope: DeclaredScope) -> bool:
+    """Return whether something is sent that belongs to the caller: a body, or what an argument says."""
+    data = observation.data
+    return data.startswith(UPLOADS) or any(text.encode() in data for text in scope.texts)
 
 
 def _is_local(host: str, context: RunContext) -> bool:
@@ -117,26 +156,66 @@ def _is_local(host: str, context: RunContext) -> bool:
     return address.is_loopback or address.is_unspecified
 
 
+def domain(name: str) -> str:
+    """Return the domain that names are counted for: the last two labels."""
+    return ".".join(name.lower().rstrip(".").split(".")[-2:])
+
+
 def carries_data(name: str) -> bool:
-    """Return whether a name is so long, and so unlike words, that it carries data."""
+    """Return whether a name is so long, has so many labels, or is so unlike words, that it carries data."""
+    if name.endswith(".arpa"):  # the names of addresses
+        return False
     labels = name.rstrip(".").split(".")[:-2]
-    longest = max(labels, key=len, default="")
-    shares = [count / len(longest) for count in Counter(longest).values()]
+    # Names of machines at large providers are long too: words and numbers with hyphens between them.
+    runs = [run for label in labels for run in label.split("-")]
+    longest = max(runs, key=len, default="")
+    return (
+        len(longest) >= LABEL
+        or (len(longest) >= MIXED_LABEL and _is_mixed(longest))
+        or len("".join(labels)) >= SUBDOMAIN
+        or len(labels) >= LABELS
+    )
+
+
+def _is_mixed(run: str) -> bool:
+    shares = [count / len(run) for count in Counter(run).values()]
     entropy = -sum(share * math.log2(share) for share in shares)
-    packed = len(longest) >= LABEL and entropy >= ENTROPY and bool(re.search(r"[0-9]", longest))
-    return packed or len("".join(labels)) >= SUBDOMAIN
+    return entropy >= ENTROPY and len(re.findall(r"[0-9]", run)) >= 3 and bool(re.search(r"[a-z]", run))
+
+
+def note_run(records: Iterable[ProbeObservation], context: RunContext) -> None:
+    """Add to `context` what only all observations together show: own ports and sockets, and names in great number."""
+    names: dict[str, set[str]] = {}
+    for record in records:
+        seen = record.observation
+        if seen.action in ("listen", "bind") and seen.capability is Capability.NET_LISTEN:
+            context.ports.add((seen.peer or "").rpartition(":")[2])
+        elif seen.action == "listen" and seen.path is not None:
+            context.sockets.add(seen.path)
+        elif seen.name is not None and not seen.name.endswith(".arpa"):
+            names.setdefault(domain(seen.name), set()).add(seen.name.lower().rstrip("."))
+    context.many.update(base for base, those in names.items() if len(those) >= MANY_NAMES)
+
+
+def meant_program(observation: Observation) -> tuple[str, tuple[str, ...]]:
+    """Return the program that is meant, and its arguments: of a shell's line the first, of npm's script npm."""
+    program, words = posixpath.basename(observation.path or ""), observation.argv[1:]
+    if program in SHELLS and words[:1] == ("-c",) and len(words) > 1 and words[1].split():
+        # `sh -c "git status"` is judged as git: libraries start programs through a shell.
+        first, *rest = words[1].split()
+        return posixpath.basename(first), tuple(rest)
+    script = SCRIPTS.fullmatch(words[0]) if program in ("node", "nodejs") and words else None
+    return (script[1], words[1:]) if script else (program, words)
 
 
 def _exec_facts(record: ProbeObservation, scope: DeclaredScope, context: RunContext) -> dict[str, bool]:
     observation = record.observation
-    program = posixpath.basename(observation.path or "")
-    line = observation.argv[2] if program in SHELLS and observation.argv[1:2] == ("-c",) else ""
-    # `sh -c "git status"` is judged as git: libraries start programs through a shell.
-    meant = posixpath.basename(line.split()[0]) if line.split() else program
+    meant, _ = meant_program(observation)
     return {
         "launch": record.call is None and len(observation.lineage) <= 1,
         "own_program": record.call is None and observation.path in context.programs,
-        "program_named": bool({meant, meant.partition("-")[0], re.sub(r"[0-9.]+$", "", meant)} & scope.words),
+        "program_named": (meant in BROWSERS and "browser" in scope.words)
+        or bool({meant, meant.partition("-")[0], re.sub(r"[0-9.]+$", "", meant)} & scope.words),
     }
 
 
@@ -147,6 +226,7 @@ def _path_facts(path: str, scope: DeclaredScope, context: RunContext) -> dict[st
     return {
         "named": is_under(path, scope.named),
         "named_file": path in scope.named,
+        "output": is_under(path, scope.outputs),
         "granted": granted,
         "granted_document": granted and canary is not None and not canary.secret,
         "working_folder": is_under(path, [context.cwd]) and context.cwd != "/",

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import posixpath
 from bisect import bisect_right
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from proxy.probe.observation_facts import ProbeObservation, RunContext
+from proxy.probe.observation_facts import ProbeObservation, RunContext, meant_program
+from proxy.probe.rulebook import is_sensitive
 from proxy.trace.capability import Capability, Observation
 from proxy.trace.normalise import Normaliser
 from proxy.trace.process_tree import STARTERS, Process
@@ -93,17 +93,20 @@ class Observer:
     def _take(self, observation: Observation) -> None:
         call = self._owner(observation.pid, observation.time)
         if observation.capability is Capability.PROC_EXEC and observation.ok:
-            self._programs[observation.pid] = posixpath.basename(observation.path or "")
+            self._programs[observation.pid] = meant_program(observation)[0]
             if call is None and len(observation.lineage) <= 1 and observation.path:
                 self._context.programs.add(observation.path)
         program = next((self._programs[pid] for pid in observation.lineage if pid in self._programs), "")
         if observation.capability in (Capability.NET_CONNECT, Capability.NET_DNS, Capability.IPC_UNIX):
             self._sent.setdefault(_key(observation), []).append((observation.time, call))
-        self._keep(ProbeObservation(observation, call, program))
+        ancestors = tuple(self._programs[pid] for pid in observation.lineage if pid in self._programs)
+        self._keep(ProbeObservation(observation, call, program, ancestors))
 
     def _keep(self, record: ProbeObservation) -> None:
         """Store the first few of the same, and a bounded number of a kind."""
         seen = record.observation
+        if seen.action == "look" and not is_sensitive(self._context.tilde(seen.path or "")):
+            return  # programs look at thousands of files
         key = (record.call, seen.capability, seen.action, seen.target, seen.error, record.program, bool(seen.data))
         # Data that was sent is always stored: a secret may be in any piece of it.
         self._seen[key] += 1

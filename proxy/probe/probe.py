@@ -10,20 +10,23 @@ import shutil
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-from proxy.errors import ServerError, TracingError
-from proxy.probe import findings
+from proxy.errors import ConfigError, ServerError, TracingError
+from proxy.probe import comparison, findings, texts
 from proxy.probe.canary import restore_documents
 from proxy.probe.declared_scope import DeclaredScope, declare_call, declare_server, declare_tool
 from proxy.probe.mcp_client import McpClient, RequestRefusedError, RequestTimeoutError, ServerGoneError
+from proxy.probe.observation_facts import note_run
 from proxy.probe.observer import Observer
+from proxy.probe.report import CallResult, ProbeReport, ToolReport, sum_up
 from proxy.probe.rulebook import rulebook
 from proxy.probe.sinkhole import Sinkhole, environment, plan_sinkhole
 from proxy.probe.synthesise import Input, synthesise
 from proxy.probe.workspace import Workspace, find_package_cache
 from proxy.sandbox.server_process import ServerProcess, plan_launch, start_server
 from proxy.trace.capability import Capability
+from proxy.trace.normalise import LOOKS, TRACED
 from proxy.trace.tamper_guard import find_tracer, tracer_state
 from proxy.trace.tracer import options
 
@@ -32,7 +35,8 @@ if TYPE_CHECKING:
 
     from proxy.core.model import JsonObject
     from proxy.probe.baseline import ServerBaseline
-    from proxy.probe.findings import ProbeFinding, ProbeReport
+    from proxy.probe.findings import ProbeFinding
+    from proxy.probe.observation_facts import ProbeObservation, RunContext
 
 CHUNK = 1 << 16
 QUIET_SECONDS, SETTLE_LOOKS = 0.03, 40
@@ -58,13 +62,27 @@ class ProbePlan:
     call_seconds: float = 10.0
     start_seconds: float = 30.0
     state_dir: Path | None = None
+    trace_file: Path | None = None  # keeps strace's lines
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeEvidence:
+    """All that was observed, for whoever learns from it: paths are those that the server saw."""
+
+    records: tuple[ProbeObservation, ...]
+    calls: tuple[findings.ProbeCall, ...]
+    context: RunContext
+    startup: DeclaredScope
+    roots: tuple[str, ...]
+    command: tuple[str, ...]
+    starter: str | None  # the program by which we start the server
 
 
 @dataclass(slots=True)
 class _Tool:
     definition: JsonObject
     scope: DeclaredScope
-    results: list[findings.CallResult] = field(default_factory=list)
+    results: list[CallResult] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -91,6 +109,8 @@ class Probe:
         self._cache = find_package_cache(self._plan.command, os.environ, Path.home())
         self._startup = replace(self._scope, granted=(*self._scope.granted, *self._cache.folders))
         self._calls: list[findings.ProbeCall] = []
+        self._texts: list[texts.CallText] = []
+        self._kept_trace = _open_private(plan.trace_file) if plan.trace_file else None
         self._half_note = b""
         self._ready = asyncio.Event()
         self._setpriv = shutil.which("setpriv")
@@ -106,6 +126,21 @@ class Probe:
             return await self._watch(known)
         finally:
             self._workspace.remove()
+            if self._kept_trace is not None:
+                self._kept_trace.close()
+
+    @property
+    def evidence(self) -> ProbeEvidence:
+        """What was observed; complete once `run` has returned."""
+        return ProbeEvidence(
+            tuple(self._observer.records),
+            tuple(self._calls),
+            self._context,
+            self._startup,
+            self._workspace.roots,
+            self._plan.command,
+            self._setpriv,
+        )
 
     async def _watch(self, known: ServerBaseline | None) -> ProbeReport:
         program = plan_launch(self._plan.command, os.environ).program
@@ -127,17 +162,18 @@ class Probe:
         setpriv = self._setpriv
         # strace keeps its capabilities, to trace a server that is root inside; the server itself gets none.
         dropping = (setpriv, *("--bounding-set=-all", "--inh-caps=-all", "--")) if setpriv else ()
-        tracing = (self._plan.strace, *options(), "-o", str(self._run / "trace"), "--")
+        tracing = (self._plan.strace, *options((*TRACED, *LOOKS)), "-o", str(self._run / "trace"), "--")
         return Sinkhole(
             str(self._run),
             str(self._workspace.home.folder),
             (*tracing, *dropping, program, *self._plan.command[1:]),
-            environment(self._workspace.home.folder, self._run, variables, os.environ.get("PATH", os.defpath)),
+            environment(self._workspace.home.path, self._run, variables, os.environ.get("PATH", os.defpath)),
             self._workspace.cwd,
             str(Path.home()),
             str(self._plan.state_dir) if self._plan.state_dir else None,
             copies=cache.folders,
             drops=bool(dropping),
+            home_path=str(self._workspace.home.path),
         )
 
     @contextlib.contextmanager
@@ -161,6 +197,8 @@ class Probe:
 
     def _feed_trace(self, data: bytes) -> None:
         (self._run / "trace").unlink(missing_ok=True)  # strace has it open: nobody else can open it by its name now
+        if self._kept_trace is not None:
+            self._kept_trace.write(data)
         self._observer.feed(data)
 
     def _take_notes(self, data: bytes) -> None:
@@ -241,7 +279,7 @@ class Probe:
                 if tool.hangs:
                     continue
                 outcome = await self._call(client, tool, each)
-                tool.results.append(findings.CallResult(each.label, outcome))
+                tool.results.append(CallResult(each.label, outcome))
                 # After every call: a tool that stops strace would have the next ones unobserved, and so unreported.
                 state = tracer_state(self._tracer)
                 if state == "gone" and self._observer.saw_end:  # strace ends with the server, as it should
@@ -273,6 +311,7 @@ class Probe:
             params = {"name": tool.name, "arguments": each.arguments}
             result = await client.request("tools/call", params, self._plan.call_seconds)
             outcome = "error" if result.get("isError") is True else "ok"
+            self._texts.append(texts.CallText(len(self._calls) - 1, texts.result_text(result)))
         except tuple(OUTCOMES) as error:
             outcome = OUTCOMES[type(error)]
         await self._settle()
@@ -296,25 +335,27 @@ class Probe:
     ) -> ProbeReport:
         rules, seen = rulebook(), self._observer
         seen.finish()
+        note_run(seen.records, self._context)
         whose: dict[str, list[Any]] = {"": [], **{tool.name: [] for tool in tools}}
         for record in seen.records:
             if record.call is None and record.observation.path == self._setpriv:  # we start the server with it
                 continue
             whose["" if record.call is None else self._calls[record.call].tool].append(record)
-        profiles = {name: findings.profile(records, self._context) for name, records in whose.items()}
+        profiles = {name: comparison.profile(records, self._context) for name, records in whose.items()}
+        networked = {tool.name for tool in tools if tool.scope.network}
         found = [
-            *findings.judge_manifest(listed["tools"], known.tools if known else None, rules),
+            *comparison.judge_manifest(listed["tools"], known.tools if known else None, rules),
+            *texts.judge_definitions(listed["tools"], rules),
             *findings.judge(seen.records, self._calls, self._startup, self._context, rules),
-            *findings.judge_profiles(profiles, known.profiles if known else None, rules),
+            *texts.judge_results(self._texts, self._calls, self._context, rules),
+            *comparison.judge_profiles(profiles, known.profiles if known else None, rules, networked),
             *([self._tampered] if self._tampered else []),
             *self._doubts(),
         ]
         server_info = info.get("serverInfo")
-        observed = {name: findings.sum_up(records, self._context) for name, records in whose.items()}
-        reports = (
-            findings.ToolReport(each.name, each.scope, observed[each.name], tuple(each.results)) for each in tools
-        )
-        return findings.ProbeReport(
+        observed = {name: sum_up(records, self._context) for name, records in whose.items()}
+        reports = (ToolReport(each.name, each.scope, observed[each.name], tuple(each.results)) for each in tools)
+        return ProbeReport(
             server={
                 "name": self._plan.name,
                 "command": list(self._plan.command),
@@ -325,7 +366,7 @@ class Probe:
             },
             tools=tuple(reports),
             startup=observed[""],
-            findings=findings.order(found),
+            findings=findings.order(findings.group(found)),
             trace={"lines": seen.reader.lines, "unparsed": seen.reader.unparsed, "dropped": seen.dropped},
             manifest=tuple(listed["tools"]),
             profiles=profiles,
@@ -339,6 +380,13 @@ class Probe:
         unread = f"{seen.reader.unparsed} of {seen.reader.lines} lines unreadable"
         summary = f"Seen: {unread}, {seen.dropped} observations not stored"
         return [findings.from_rule(rulebook().get("trace-incomplete"), None, None, summary)]
+
+
+def _open_private(path: Path) -> BinaryIO:
+    try:
+        return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "wb")
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error.strerror}") from error
 
 
 def _stderr_end(sinkhole: Sinkhole) -> str:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import httpx2
 
 from proxy.errors import ServerError, WireError
+from proxy.probe.comparison import judge_manifest
 from proxy.probe.declared_scope import DeclaredScope, declare_tool
-from proxy.probe.findings import ProbeReport, ToolReport, judge_manifest, order
+from proxy.probe.findings import group, order
 from proxy.probe.mcp_client import CLIENT, REVISION, STATELESS, list_pages, stateless_meta
+from proxy.probe.remote_sse import SseSession
+from proxy.probe.report import ProbeReport, ToolReport
 from proxy.probe.rulebook import rulebook
+from proxy.probe.texts import judge_definitions
 from proxy.wire.jsonrpc import parse_json
 from proxy.wire.sse import SseSplitter
 
@@ -26,27 +30,49 @@ MAX_BYTES = 16 << 20
 ACCEPT = "application/json, text/event-stream"
 
 
-async def probe_remote(name: str, url: str, known: ServerBaseline | None) -> ProbeReport:
+async def probe_remote(
+    name: str, url: str, known: ServerBaseline | None, transport: Literal["http", "sse"] = "http"
+) -> ProbeReport:
     """List what the server at `url` offers, and compare it with what is `known`. Raises ServerError."""
     try:
         async with httpx2.AsyncClient(timeout=SECONDS) as client:
-            remote = _Remote(client, url)
-            info = await remote.open_session()
-            tools = await list_pages(lambda cursor: remote.request("tools/list", cursor), "tools")
+            info, tools = await (_list_over_sse(client, url) if transport == "sse" else _list(client, url))
     except httpx2.HTTPError as error:
         raise ServerError(f"{url} cannot be reached: {error or type(error).__name__}") from error
     declared = [ToolReport(str(tool.get("name")), declare_tool(DeclaredScope(), tool), {}, ()) for tool in tools]
     server_info = info.get("serverInfo")
     described = server_info if isinstance(server_info, dict) else {}
     return ProbeReport(
-        server={"name": name, "url": url, "transport": "http", "info": described},
+        server={"name": name, "url": url, "transport": transport, "info": described},
         tools=tuple(declared),
         startup={},
-        findings=order(judge_manifest(tools, known.tools if known else None, rulebook())),
+        findings=order(
+            group(
+                [
+                    *judge_manifest(tools, known.tools if known else None, rulebook()),
+                    *judge_definitions(tools, rulebook()),
+                ]
+            )
+        ),
         trace={},
         manifest=tuple(tools),
         note="manifest only: what a remote server does cannot be observed from here",
     )
+
+
+async def _list(client: httpx2.AsyncClient, url: str) -> tuple[JsonObject, list[JsonObject]]:
+    remote = _Remote(client, url)
+    info = await remote.open_session()
+    return info, await list_pages(lambda cursor: remote.request("tools/list", cursor), "tools")
+
+
+async def _list_over_sse(client: httpx2.AsyncClient, url: str) -> tuple[JsonObject, list[JsonObject]]:
+    async with client.stream("GET", url, headers={"Accept": "text/event-stream"}) as stream:
+        if stream.status_code != 200:
+            raise ServerError(f"{url} answers a stream's GET with HTTP {stream.status_code}")
+        session = SseSession(client, url, stream)
+        info = await session.open_session()
+        return info, await list_pages(lambda cursor: session.request("tools/list", cursor), "tools")
 
 
 @dataclass(slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 import re
 from functools import cache
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from ruamel.yaml import YAML
 
+from proxy.probe.observation_facts import meant_program
 from proxy.trace.capability import Capability  # noqa: TC001  pydantic reads it when it runs
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ FACTS = frozenset(
     {
         *("startup", "read_only", "network", "executes", "fetching", "foreign_process", "canary_sent", "remote"),
         *("hosts_named", "host_named", "data_in_name", "launch", "own_program", "program_named", "named"),
+        *("sought", "own_socket", "loopback", "hinted", "by_browser", "output"),
         *("named_file", "granted", "granted_document", "temporary", "canary", "own_process", "working_folder"),
     }
 )
@@ -46,13 +47,15 @@ class RuleException(_Strict):
 
     paths: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()  # all that the program is given
     actions: tuple[str, ...] = ()
     facts: Facts = ()
 
     def fits(self, record: ProbeObservation, path: str, facts: frozenset[str]) -> bool:
-        started = posixpath.basename(record.observation.path or "") if record.observation.argv else record.program
+        started, words = meant_program(record.observation) if record.observation.argv else (record.program, ())
         return (
-            (not self.paths or matches(path, self.paths))
+            (not self.arguments or " ".join(words) in self.arguments)
+            and (not self.paths or matches(path, self.paths))
             and (not self.programs or started in self.programs)
             and (not self.actions or record.observation.action in self.actions)
             and facts.issuperset(self.facts)
@@ -105,6 +108,16 @@ class Rulebook(_Strict):
 @cache
 def rulebook() -> Rulebook:
     return Rulebook.model_validate(YAML(typ="safe").load(FILE.read_text()))
+
+
+@cache
+def _sensitive() -> re.Pattern[str]:
+    return re.compile("|".join(_expression(glob).pattern for glob in rulebook().get("secret-sought").paths), re.DOTALL)
+
+
+def is_sensitive(path: str) -> bool:
+    """Return whether a path, with the home written as a tilde, is one that holds credentials."""
+    return _sensitive().fullmatch(path) is not None
 
 
 def matches(path: str, globs: tuple[str, ...]) -> bool:

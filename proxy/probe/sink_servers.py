@@ -44,7 +44,7 @@ TLS_HANDSHAKE = 0x16
 REDIRECTED = 4
 COMMON = (21, 22, 23, 25, 80, 110, 143, 443, 465, 587, 853, 993, 1080, 1337, 3306, 4444, 5432, 6379, 6667, 8080, 8443)
 TYPE_NAMES = {1: "A", 5: "CNAME", 15: "MX", 16: "TXT", 28: "AAAA", 33: "SRV", 65: "HTTPS"}
-PAGE = b"<!doctype html><title>Sinkhole</title><p>Nothing is here.</p>"
+PAGE = b"<!doctype html><title>Welcome</title><p>This site is being set up.</p>"
 LIFETIME = dt.timedelta(days=2)
 MAX_COMMON_NAME = 64
 # Python 3.13 verifies strictly by default: a CA must say that it signs certificates, and have key identifiers.
@@ -66,7 +66,7 @@ class ProbeAuthority:
     def __init__(self) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._leaf_key = ec.generate_private_key(ec.SECP256R1())
-        self._name = _named("Interlock probe")
+        self._name = _named("Local Trust Services R1")
         self._lock = threading.Lock()
         self._contexts: dict[str, ssl.SSLContext] = {}
         signed = (

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from proxy.agent.env import EXTRA, ROOTS
-from proxy.probe.canary import SECRETS
+from proxy.probe.canary_files import SECRETS
 from proxy.sandbox import namespaces
 from proxy.sandbox.namespaces import NamespaceError, OverMount, drop_capabilities, listening_sockets
 from proxy.sandbox.process_reaper import reap_until
@@ -47,6 +47,7 @@ class Sinkhole:
     state_folder: str | None = None
     copies: tuple[str, ...] = ()  # folders of which the server sees copies, and may write to them
     drops: bool = False  # the command drops the capabilities that the tracer keeps: no server can trace its tracer
+    home_path: str | None = None  # where the server sees its home, if it is not where it is
 
     def file(self, name: str) -> Path:
         return Path(self.folder, name)
@@ -58,11 +59,10 @@ def environment(home: Path, folder: Path, variables: Mapping[str, str], path: st
     return {
         "PATH": path,
         "HOME": str(home),
-        **dict.fromkeys(("USER", "LOGNAME"), "probe"),
-        "SHELL": "/bin/sh",
+        **dict.fromkeys(("USER", "LOGNAME"), home.name),
+        "SHELL": "/bin/bash",
         "LANG": "C.UTF-8",
-        "TERM": "dumb",
-        "TMPDIR": str(home / "tmp"),
+        "TERM": "xterm-256color",
         "SSH_AUTH_SOCK": str(home / ".ssh" / "agent.sock"),
         "PYTHONDONTWRITEBYTECODE": "1",
         "NO_UPDATE_NOTIFIER": "1",
@@ -97,7 +97,7 @@ def _run(sinkhole: Sinkhole) -> int:
     # Imported here: outside, where the plan is made, none of this is needed.
     from proxy.probe.sink_servers import COMMON, REDIRECTED, ProbeAuthority, SinkLog, SinkServers  # noqa: PLC0415
 
-    folder, home = Path(sinkhole.folder), Path(sinkhole.home)
+    folder, home, seen = Path(sinkhole.folder), Path(sinkhole.home), Path(sinkhole.home_path or sinkhole.home)
     notes = SinkLog(os.open(sinkhole.file("notes"), os.O_WRONLY))
     sinkhole.file("notes").unlink()  # both ends are open: a server that opened it could forge entries
     stderr = os.open(sinkhole.file("stderr"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
@@ -108,7 +108,9 @@ def _run(sinkhole: Sinkhole) -> int:
     (scratch := folder / "scratch").mkdir()
     hidden = hidden_places(sinkhole)  # before isolating: inside, the machine's sockets are not listed any more
     namespaces.isolate()
-    namespaces.confine_files(home, folder, hidden, scratch, sinkhole.copies)
+    # Homes become a copy, so that this one can be among them.
+    homes = (str(seen.parent),) if seen != home else ()
+    namespaces.confine_files(home, folder, hidden, scratch, (*homes, *sinkhole.copies), seen_at=seen)
     redirected = namespaces.confine_network()
     sockets = [Path(path) for path in DOCKER_SOCKETS] + [Path(sinkhole.environment["SSH_AUTH_SOCK"])]
     sinks = SinkServers(notes, authority, sockets, (REDIRECTED,) if redirected else COMMON)
@@ -128,12 +130,17 @@ def _run(sinkhole: Sinkhole) -> int:
 
 def hidden_places(sinkhole: Sinkhole) -> tuple[OverMount, ...]:
     """Return what is covered: the caller's real secrets (by canaries), our own state, and sockets that lead out."""
-    home, real = Path(sinkhole.home), Path(sinkhole.real_home)
-    tops = dict.fromkeys("/".join(path.split("/")[: 2 if path.startswith(".config/") else 1]) for path in SECRETS)
+    home, real = Path(sinkhole.home_path or sinkhole.home), Path(sinkhole.real_home)
+    tops = dict.fromkeys("/".join(path.split("/")[: _depth(path)]) for path in SECRETS)
     covers = [OverMount(str(real / top), str(home / top)) for top in tops if (real / top).exists()]
     covers += [OverMount(sinkhole.state_folder)] if sinkhole.state_folder else []
     covers += [OverMount(path, "/dev/null") for path in listening_sockets() if not path.startswith("/run/")]
     return (*covers, OverMount("/etc/resolv.conf", str(Path(sinkhole.folder) / "resolv.conf"), create=True))
+
+
+def _depth(path: str) -> int:
+    """Return how many folders of a secret's path are covered: below .config and the like, not those as a whole."""
+    return 3 if path.startswith(".local/share/") else 2 if path.startswith((".config/", ".cache/")) else 1
 
 
 def _become(sinkhole: Sinkhole, stderr: int) -> None:

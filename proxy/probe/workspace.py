@@ -18,6 +18,8 @@ from proxy.trace.server_name import PACKAGE_RUNNERS
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+USER = "alex"
+HOMES = Path("/home")
 # The caches of package runners: the variable that sets the folder, and its default below the home.
 CACHES = {
     "UV_CACHE_DIR": ".cache/uv",
@@ -32,12 +34,23 @@ CACHES = {
 OFFLINE = {"UV_OFFLINE": "1", "npm_config_offline": "true", "npm_config_update_notifier": "false"}
 
 
+def home_path(base: Path, homes: Path = HOMES) -> Path:
+    """Return where the server sees its home: where homes are, or, on a machine that has no such folder, in `base`."""
+    if not homes.is_dir():
+        return base / USER
+    # Not one that exists: a server may have been started from there.
+    return next(
+        path for number in range(1, 1000) if not (path := homes / f"{USER}{number if number > 1 else ''}").exists()
+    )
+
+
 class Workspace:
     """A temporary folder with a canary home in it. Created at once; the caller must `remove` it."""
 
     def __init__(self) -> None:
-        self._base = Path(tempfile.mkdtemp(prefix="interlock-probe-"))
-        self.home = make_home(self._base / "home")
+        # Neither the folder nor the home has a name that tells a server where it is.
+        self._base = Path(tempfile.mkdtemp(prefix="session-"))
+        self.home = make_home(self._base / USER, home_path(self._base))
         self.run = self._base / "run"
         self.run.mkdir(mode=0o700)
         self.cwd = str(Path.cwd())
@@ -52,10 +65,10 @@ class Workspace:
     def context(self) -> RunContext:
         home = self.home
         return RunContext(
-            home=str(home.folder),
+            home=str(home.path),
             folder=str(self.run),
             cwd=self.cwd,
-            canaries={str(home.folder / c.source[2:]): c for c in home.canaries if c.source.startswith("~/")},
+            canaries={str(home.path / c.source[2:]): c for c in home.canaries if c.source.startswith("~/")},
             watch=CanaryWatch(home.canaries),
             local_names=LOCAL_NAMES | {socket.gethostname().lower()},
         )
@@ -67,7 +80,7 @@ class Workspace:
     def fill_in(self, word: str) -> str:
         """Replace {home}, {documents} and {repository} by folders of the canary home."""
         home = self.home
-        for name, path in (("home", home.folder), ("documents", home.documents), ("repository", home.repository)):
+        for name, path in (("home", home.path), ("documents", home.documents), ("repository", home.repository)):
             word = word.replace(f"{{{name}}}", str(path))
         return word
 

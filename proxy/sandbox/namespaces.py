@@ -252,15 +252,22 @@ def isolate() -> None:
 
 
 def confine_files(
-    home: Path, own: Path, covers: tuple[OverMount, ...], scratch: Path, more: tuple[str, ...] = ()
+    home: Path,
+    own: Path,
+    covers: tuple[OverMount, ...],
+    scratch: Path,
+    more: tuple[str, ...] = (),
+    seen_at: Path | None = None,
 ) -> None:
     """Make everything read-only but `home` and copies of the temporary folders and of `more`; apply `covers`.
 
-    `own` is a folder that is the same inside and outside; `scratch`, an empty one, takes the copies.
+    `own` is a folder that is the same inside and outside; `scratch`, an empty one, takes the copies. The home is at
+    `seen_at` inside, else where it is.
     Raises NamespaceError where a mount is refused.
     """
     # Both folders may be below /tmp, which is about to be covered: from here on they are reached by descriptor.
-    kept = [(folder, os.open(folder, os.O_PATH)) for folder in (home, own)]
+    seen = seen_at or home
+    kept = [(seen, os.open(home, os.O_PATH)), (own, os.open(own, os.O_PATH))]
     # Before any other mount: where the machine's mounts are shared, ours would appear outside.
     mount(None, "/", None, MS_REC | MS_PRIVATE)
     mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV)
@@ -285,7 +292,7 @@ def confine_files(
         over_mount(cover)
     # Last: nothing can be created or mounted over afterwards. What was forgotten above is read-only, not writable.
     set_read_only("/", on=True, flags=AT_RECURSIVE)
-    for path in ("/proc", "/dev/pts", *copies, *EMPTY, str(home)):
+    for path in ("/proc", "/dev/pts", *copies, *EMPTY, str(seen)):
         if os.path.ismount(path):
             set_read_only(path, on=False)
 

@@ -47,6 +47,15 @@ PATHS: dict[str, tuple[tuple[Capability, str, int, bool], ...]] = {
     **dict.fromkeys(("chown", "lchown"), ((Capability.FS_WRITE, "chown", 0, False),)),
     "fchownat": ((Capability.FS_WRITE, "chown", 1, True),),
     **dict.fromkeys(("setxattr", "lsetxattr"), ((Capability.FS_WRITE, "setxattr", 0, False),)),
+    "inotify_add_watch": ((Capability.FS_READ, "watch", 1, False),),
+    "fanotify_mark": ((Capability.FS_READ, "watch", 4, True),),
+}
+# Calls that ask whether a file is there. Programs make thousands of them: only a probe has them traced.
+LOOKS: dict[str, tuple[tuple[Capability, str, int, bool], ...]] = {
+    **dict.fromkeys(("stat", "lstat", "access", "readlink"), ((Capability.FS_READ, "look", 0, False),)),
+    **dict.fromkeys(
+        ("newfstatat", "statx", "faccessat", "faccessat2", "readlinkat"), ((Capability.FS_READ, "look", 1, True),)
+    ),
 }
 # Calls that change the machine, or access other processes.
 KERNEL = frozenset(
@@ -96,7 +105,7 @@ class Normaliser:
         self._handlers: dict[str, Callable[[Syscall, list[str], Make], Made]] = {
             **dict.fromkeys(OPENERS, self._opened),
             **dict.fromkeys((*WRITERS, *CHANGERS, *COPIERS), self._written),
-            **dict.fromkeys(PATHS, self._named),
+            **dict.fromkeys((*PATHS, *LOOKS), self._named),
             **dict.fromkeys(KERNEL, self._asked_kernel),
             **dict.fromkeys(KILLERS, self._signalled),
             **dict.fromkeys(("memfd_create", "dup", "dup2", "dup3", "chdir", "fchdir", "pidfd_open"), self._followed),
@@ -198,7 +207,7 @@ class Normaliser:
 
     def _named(self, call: Syscall, arguments: list[str], make: Make) -> Made:
         process = self.lineage.process(call.pid)
-        for capability, action, at, with_folder in PATHS[call.name]:
+        for capability, action, at, with_folder in PATHS.get(call.name) or LOOKS[call.name]:
             path = self._path(process, arguments, at, with_folder=with_folder)
             if path is not None and _is_file(path):
                 folder = action == "unlink" and "AT_REMOVEDIR" in arguments[-1]

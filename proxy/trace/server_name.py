@@ -36,6 +36,11 @@ def server_name(command: Sequence[str]) -> str:
     return program
 
 
+def without_version(word: str) -> str:
+    """Return a package's name without its version; other words as they are."""
+    return word if "/" in word.lstrip("@").partition("/")[2] or ":" in word else _VERSION.sub("", word)
+
+
 def _script(arguments: list[str]) -> str | None:
     if not {"-c", "-e", "--eval"}.isdisjoint(arguments[:2]):
         return None

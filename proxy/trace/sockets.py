@@ -60,11 +60,13 @@ class SocketTable:
             self._known.popitem(last=False)
 
     def _made(self, call: Syscall, arguments: list[str], make: Make) -> Made:
-        made = returned(call.value, call.returned)
-        if made is None or made.inode is None or len(arguments) < 2:
+        if len(arguments) < 2:
             return
+        made = returned(call.value, call.returned)
         family, kind = arguments[0], arguments[1].partition("|")[0]
-        self._put(made.inode[1], Socket(family, kind))
+        if made is not None and made.inode is not None:
+            self._put(made.inode[1], Socket(family, kind))
+        # Also where the kernel refuses it: who asks for one wants to read or forge the traffic of others.
         if family == "AF_PACKET" or (kind == "SOCK_RAW" and family in INTERNET):
             yield make(Capability.NET_CONNECT, "raw socket", peer=family)
 

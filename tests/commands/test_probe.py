@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from proxy.audit.local_log_files import read_logs
-from proxy.probe.baseline import load
+from proxy.probe.baseline import command_key, load
 from tests.commands.conftest import ROOT, Run, complaint
 from tests.support.harness import seed_cache
 from tests.support.system_needs import needs, needs_namespaces
@@ -44,7 +44,7 @@ def test_a_clean_server_gives_zero_and_is_known_from_then_on(run: Run, state: Pa
     assert "format_note  (2 ok)" in done.stdout
     assert "declares  read-only" in done.stdout
     assert "0 findings" in done.stdout
-    known = load(state, "formatter")
+    known = load(state, command_key("formatter", server("formatter")[1:]))
     assert known is not None
     assert list(known.tools) == ["format_note"]
 
@@ -60,23 +60,49 @@ def test_findings_give_three_one_json_object_and_events_without_secrets(run: Run
     assert events[0]["outcome"] == "high"
     assert {event["rule"] for event in events[1:]} == {found["rule"] for found in report["findings"]}
     assert {event["session"] for event in events} == {events[0]["session"]}
-    key = next(line for found in report["findings"] for line in found["evidence"] if "PRIVATE KEY-----" in line)
-    assert key[200:240] not in json.dumps(events)
+    assert "PRIVATE KEY" not in json.dumps([report, events])
+    assert any("[secret:private-key" in line for found in report["findings"] for line in found["evidence"])
 
 
 @live
 def test_what_changed_is_told_until_it_is_accepted(run: Run, state: Path) -> None:
-    flags = ["--repeats", "0", "--fail-on", "never", "--json", "--server-name", "f"]
+    flags = ["--repeats", "0", "--json", "--server-name", "f"]
     run("probe", *flags, *server("formatter"))
 
     def changed(*more: str) -> bool:
         done = run("probe", *flags, *more, *server("formatter", "--leaky"))
-        assert done.returncode == 0
+        assert done.returncode == (0 if more else 3), done.stderr
         return "behaviour-changed" in {found["rule"] for found in json.loads(done.stdout)["findings"]}
 
     assert changed()
     assert changed("--accept")
     assert not changed()
+
+
+@live
+def test_every_format_and_the_trace_are_kept_and_what_is_accepted_does_not_fail(
+    run: Run, state: Path, tmp_path: Path
+) -> None:
+    allow, out = tmp_path / "allow.yaml", tmp_path / "out"
+    rules = ("undeclared-egress", "canary-on-the-wire", "canary-read")
+    allow.write_text("allow:\n" + "".join(f"  - {{rule: {rule}, reason: a test}}\n" for rule in rules))
+    words = ["--env", "TOKEN=not-to-be-shown-1", "--format", "sarif", "--allow", str(allow), "--out-dir", str(out)]
+    done = run("probe", "--repeats", "0", *words, *server("formatter", "--leaky", "not-to-be-shown-1"))
+    assert done.returncode == 0, done.stderr
+    results = json.loads(done.stdout)["runs"][0]["results"]
+    assert {result["ruleId"] for result in results} == set(rules)
+    assert all(result["suppressions"] for result in results)
+    kept = {file.name: file.read_text() for file in out.iterdir()}
+    assert set(kept) == {"report.json", "report.sarif", "report.html", "trace.log"}
+    assert {file.stat().st_mode & 0o777 for file in out.iterdir()} == {0o600}
+    assert "openat(AT_FDCWD" in kept.pop("trace.log")
+    assert not any("not-to-be-shown" in text or "PRIVATE KEY" in text for text in kept.values())
+    assert "$TOKEN" in kept["report.json"]
+
+
+def test_an_allow_list_that_cannot_be_read_lets_nothing_run(run: Run, tmp_path: Path) -> None:
+    (allow := tmp_path / "allow.yaml").write_text("allow:\n  - {rule: no-such-rule, reason: x}\n")
+    assert "no-such-rule" in complaint(run("probe", "--allow", str(allow), "--", "true"))
 
 
 @live
@@ -94,13 +120,13 @@ def test_a_probe_that_is_told_to_end_leaves_nothing(environment: None, tmp_path:
     words = [sys.executable, "-m", "proxy.cli", "probe", "--", "sh", "-c", "sleep 60"]
     with subprocess.Popen(words, env={**os.environ, "TMPDIR": str(temporary)}, stderr=subprocess.PIPE) as process:
         deadline = time.monotonic() + PATIENCE
-        while not list(temporary.glob("interlock-probe-*/run/stderr")) and time.monotonic() < deadline:
+        while not list(temporary.glob("session-*/run/stderr")) and time.monotonic() < deadline:
             time.sleep(0.02)
         process.terminate()
         _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 128 + signal.SIGTERM
     assert errors == b""
-    assert list(temporary.glob("interlock-probe-*")) == []
+    assert list(temporary.glob("session-*")) == []
 
 
 @needs("strace", "setpriv")

@@ -8,7 +8,8 @@ from proxy.audit.local_log_files import read_logs
 from proxy.commands.probe_events import record
 from proxy.config import load_settings
 from proxy.probe.declared_scope import DeclaredScope
-from proxy.probe.findings import ProbeFinding, ProbeReport, ToolReport
+from proxy.probe.findings import ProbeFinding
+from proxy.probe.report import ProbeReport, ToolReport
 from tests.support.harness import seed_cache
 
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"

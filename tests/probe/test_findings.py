@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
+
+import pytest
 
 from proxy.probe.canary import Canary, CanaryWatch
 from proxy.probe.declared_scope import DeclaredScope
-from proxy.probe.findings import (
-    CallResult,
-    ProbeCall,
-    ProbeFinding,
-    ProbeReport,
-    ToolReport,
-    judge,
-    judge_manifest,
-    judge_profiles,
-    order,
-    profile,
-    sum_up,
-)
+from proxy.probe.findings import ProbeCall, ProbeFinding, blamed_by, group, judge, order, shown_line
 from proxy.probe.observation_facts import ProbeObservation, RunContext
 from proxy.probe.rulebook import rulebook
 from proxy.trace.capability import Capability, Observation
@@ -55,7 +44,7 @@ def test_what_says_less_about_the_same_is_left_out() -> None:
 
 
 def test_a_look_at_what_is_not_there_is_nothing_but_an_attempt_to_write_is() -> None:
-    assert rules([record(0, "fs.read", path="/x/.ssh/id_rsa", error="ENOENT")]) == []
+    assert rules([record(0, "fs.read", path="/x/settings.toml", error="ENOENT")]) == []
     assert rules([record(0, "fs.read", path="/etc/shadow", error="EACCES")]) == [("t", "sensitive-path-read")]
     assert rules([record(0, "fs.write", "write", path="/etc/x", error="EROFS")]) == [("t", "write-outside-scope")]
     assert rules([record(0, "fs.write", "mkdir", path="/etc/x", error="EEXIST")]) == []
@@ -97,85 +86,42 @@ def test_a_hit_that_comes_when_called_again_is_told() -> None:
     assert rules([sent], calls) == [("t", "undeclared-egress"), ("t", "differs-after-calls")]
 
 
-def tool(name: str, description: str = "Formats.") -> dict[str, Any]:
-    return {"name": name, "description": description, "inputSchema": {"type": "object"}}
-
-
-def test_whole_tools_are_compared() -> None:
-    known = {"a": tool("a"), "b": tool("b"), "c": tool("c") | {"annotations": {"readOnlyHint": True}}}
-    found = judge_manifest([tool("a"), tool("c"), tool("d")], known, rulebook())
-    assert {(f.tool, f.message.rpartition("Seen: ")[2]) for f in found} == {
-        ("b", "the tool is gone"),
-        ("c", "changed in annotations"),
-        ("d", "the tool is new"),
-    }
-
-
-def test_nothing_is_changed_where_nothing_was_known() -> None:
-    assert judge_manifest([tool("a")], None, rulebook()) == []
-    assert judge_profiles({"a": {"net.connect": ["x"]}}, None, rulebook()) == []
-
-
-def test_hidden_characters_are_found_at_once() -> None:
-    assert [f.rule for f in judge_manifest([tool("a", "Fo\u200brmats")], None, rulebook())] == ["hidden-characters"]
-
-
-def test_behaviour_that_is_new_is_told() -> None:
-    before = {"a": {"proc.exec": ["git"]}, "b": {}}
-    now = {"a": {"proc.exec": ["git", "sh"]}, "b": {"net.dns": ["x.example"], "kernel": []}, "c": {"kernel": []}}
-    found = judge_profiles(now, before, rulebook())
-    assert [(f.tool, f.message.rpartition("Seen: ")[2]) for f in found] == [
-        ("a", "proc.exec sh"),
-        ("b", "net.dns x.example; kernel"),
-    ]
-
-
-def test_less_than_before_is_no_finding() -> None:
-    assert judge_profiles({"a": {}}, {"a": {"net.connect": ["x"]}}, rulebook()) == []
-
-
-def test_a_profile_holds_what_lasts() -> None:
-    records = [
-        record(0, "fs.read", path="/h/x"),
-        record(0, "fs.write", "write", path="/tmp/random123"),
-        record(0, "proc.exec", "exec", path="/usr/bin/git", argv=("git",)),
-        record(0, "ipc.unix", "connect", path="/var/run/nscd/socket", error="ENOENT"),
-        record(0, "net.connect", "connect", peer="1.2.3.4:80"),
-    ]
-    assert profile(records, WORLD) == {"fs.write": [], "net.connect": ["1.2.3.4"], "proc.exec": ["git"]}
-
-
 HIGH = ProbeFinding("t", "canary-read", "high", "fs.read", "It reads.", ("line",))
 INFO = ProbeFinding(None, "differs-between-inputs", "info", None, "It differs.")
 
 
-def test_a_report_is_one_json_object() -> None:
-    tool = ToolReport("t", DeclaredScope(read_only=True), {}, (CallResult("all", "ok"),))
-    said = json.loads(json.dumps(ProbeReport({"name": "s"}, (tool,), {}, (HIGH,), {}).data()))
-    assert {"server", "tools", "startup", "findings"} <= set(said)
-    assert said["findings"] == [
-        {
-            "tool": "t",
-            "rule": "canary-read",
-            "severity": "high",
-            "capability": "fs.read",
-            "message": "It reads.",
-            "evidence": ["line"],
-        }
-    ]
-    assert said["tools"][0]["declared"]["read_only"] is True
-
-
 def test_the_worst_comes_first() -> None:
     assert order([INFO, HIGH]) == (HIGH, INFO)
-    assert [ProbeReport({}, (), {}, found, {}).worst() for found in ((), (INFO,), (INFO, HIGH))] == [
-        None,
-        "info",
-        "high",
-    ]
 
 
-def test_reading_is_told_of_the_home_and_counted_elsewhere() -> None:
-    paths = ("/usr/lib/x.so", "/h/a", "/h/a")
-    records = [ProbeObservation(Observation(Capability.FS_READ, "open", 1, 1.0, "", path=path), 0) for path in paths]
-    assert sum_up(records, RunContext("/h", "/p")) == {"fs.read": {"count": 3, "targets": ["~/a"]}}
+def test_what_is_the_same_of_several_tools_is_told_once() -> None:
+    same = [ProbeFinding(tool, "canary-read", "high", "fs.read", "It reads.", (tool,)) for tool in ("a", "b", "c")]
+    other = ProbeFinding("d", "canary-read", "high", "fs.read", "It reads something else.")
+    grouped = group([*same, other])
+    assert [each.tools for each in grouped] == [("a", "b", "c"), ("d",)]
+    assert grouped[0].evidence == ("a",)
+    assert grouped[0].data()["tools"] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("call", ["keyctl(KEYCTL_READ, 3", 'add_key("user", "n"', "request_key(3"])
+def test_what_a_keyring_holds_is_not_in_the_evidence(call: str) -> None:
+    line = f'6 17.5 {call}, "hunter2-and-\\"more", 64) = 7'
+    assert "hunter2" not in shown_line(line)
+    assert "more" not in shown_line(line)
+    assert shown_line('6 17.5 openat(3, "hunter2") = 7') == '6 17.5 openat(3, "hunter2") = 7'
+
+
+def test_what_is_only_looked_for_counts_where_it_holds_credentials() -> None:
+    look = record(0, "fs.read", "look", path="/h/.pgpass", error="ENOENT")
+    assert rules([look]) == [("t", "secret-sought")]
+    assert rules([record(0, "fs.read", "look", path="/h/readme", error="ENOENT")]) == []
+    assert rules([record(0, "fs.read", path="/h/.vault-token", error="ENOENT")]) == [("t", "secret-sought")]
+    named = [ProbeCall("t", "all", "{}", DeclaredScope(named=("/h/.pgpass",)))]
+    assert rules([look], named) == []
+
+
+def test_one_observation_is_blamed_by_rules_of_severity_high_alone() -> None:
+    steal = record(0, "fs.read", path="/h/.ssh/id_rsa")
+    assert blamed_by(steal, DeclaredScope(), WORLD, rulebook()) == "canary-read"
+    hinted = record(0, "net.dns", "query", name="a.example")
+    assert blamed_by(hinted, DeclaredScope(hinted=True), WORLD, rulebook()) is None

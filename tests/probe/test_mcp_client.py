@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from proxy.probe.mcp_client import McpClient, RequestRefusedError, RequestTimeoutError, ServerGoneError
+from proxy.probe.mcp_client import CLIENT, McpClient, RequestRefusedError, RequestTimeoutError, ServerGoneError
 
 type Answer = Callable[[dict[str, Any]], list[Any]]
 
@@ -142,3 +142,7 @@ async def test_a_server_may_ask_for_roots_and_for_nothing_else() -> None:
     assert answers["b"]["result"] == {}
     assert answers["c"]["error"]["code"] == -32601
     await client.close()
+
+
+def test_the_client_does_not_say_that_it_probes() -> None:
+    assert CLIENT == {"name": "mcp", "version": "0.1.0"}

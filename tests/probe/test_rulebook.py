@@ -89,7 +89,7 @@ def test_an_exception_fits_where_all_of_it_does() -> None:
 
 
 def test_the_documentation_has_every_rule_and_every_fact() -> None:
-    page = (REPOSITORY / "docs" / "behaviour.md").read_text()
+    page = (REPOSITORY / "docs" / "probe.md").read_text()
     told = re.findall(r"^\| `([a-z-]+)` \| (high|info) \|", page, re.MULTILINE)
     assert sorted(told) == sorted((rule.id, rule.severity) for rule in rulebook().rules)
     for fact in FACTS:

@@ -146,7 +146,7 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
 
 
 def test_a_request_is_read_inside_tls_and_answered(result: Result) -> None:
-    assert "Sinkhole" in result.said["https"]
+    assert "Welcome" in result.said["https"]
     (note,) = result.noted("tcp", name="drop.example", port=443, tls=True)
     head = base64.b64decode(note["head"])
     assert head.startswith(b"POST /in?x=1 HTTP/1.1")

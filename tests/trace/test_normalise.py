@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.trace.capability import Capability, Observation
-from proxy.trace.normalise import TRACED, Normaliser
+from proxy.trace.normalise import LOOKS, TRACED, Normaliser
 from proxy.trace.strace import TraceReader
 from tests.trace.goldens import golden_names, lines_of
 from tests.trace.test_strace import LINES, damaged
@@ -85,6 +85,13 @@ def tell(*calls: str, pid: int = 100) -> list[Told]:
         ("io_uring_setup(4, NULL) = -1 ENOSYS (Function not implemented) (INJECTED)", []),
         ("kill(7, SIGKILL) = 0", [("kernel", "kill", "7, SIGKILL")]),
         ("kill(7, 0) = 0", []),
+        (
+            'inotify_add_watch(3<anon_inode:inotify>, "/home/a/.ssh", IN_CREATE) = 1',
+            [("fs.read", "watch", "/home/a/.ssh")],
+        ),
+        ('fanotify_mark(3, FAN_MARK_ADD, FAN_OPEN, AT_FDCWD</work>, "d") = 0', [("fs.read", "watch", "/work/d")]),
+        ('newfstatat(AT_FDCWD</work>, "a", {st_mode=S_IFREG|0644}, 0) = 0', [("fs.read", "look", "/work/a")]),
+        ('access("/x", F_OK) = -1 ENOENT (No such file or directory)', [("fs.read", "look", "/x")]),
         ("futex(0x7f, FUTEX_WAIT, 0, NULL) = 0", []),
     ],
 )
@@ -198,7 +205,8 @@ def test_names_that_look_like_grammar_are_only_names() -> None:
 
 
 def test_strace_is_asked_for_all_that_is_made_sense_of() -> None:
-    assert set(Normaliser()._handlers) <= set(TRACED)
+    assert set(Normaliser()._handlers) <= {*TRACED, *LOOKS}
+    assert set(LOOKS).isdisjoint(TRACED)  # thousands of them: only a probe asks
     assert not {"read", "pread64", "close"} & set(TRACED)
 
 

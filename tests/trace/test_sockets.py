@@ -70,6 +70,10 @@ UDP = "socket(AF_INET, SOCK_DGRAM|SOCK_CLOEXEC, IPPROTO_IP) = 3<socket:[7]>"
         ),
         (["socket(AF_PACKET, SOCK_RAW, 3) = 3<socket:[7]>"], [("net.connect", "raw socket", "AF_PACKET")]),
         (
+            ["socket(AF_PACKET, SOCK_RAW, 3) = -1 EPERM (Operation not permitted)"],
+            [("net.connect", "raw socket", "AF_PACKET")],
+        ),
+        (
             ["socket(AF_INET, SOCK_RAW|SOCK_CLOEXEC, IPPROTO_ICMP) = 3<socket:[7]>"],
             [("net.connect", "raw socket", "AF_INET")],
         ),

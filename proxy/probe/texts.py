@@ -1,0 +1,86 @@
+"""Judges what a server says: its tools' definitions, and their results. Pure.
+
+A result goes to the model. A secret in it has left the machine as surely as one on the wire, and an order in it
+may be followed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from proxy.gate.tool_descriptions import strings
+from proxy.injection import Confidence, find_passages
+from proxy.probe.declared_scope import is_under
+from proxy.probe.findings import MAX_EVIDENCE, ProbeFinding, from_rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from proxy.core.model import JsonObject
+    from proxy.probe.canary import Canary
+    from proxy.probe.declared_scope import DeclaredScope
+    from proxy.probe.findings import ProbeCall
+    from proxy.probe.observation_facts import RunContext
+    from proxy.probe.rulebook import Rulebook
+
+MAX_TEXT = 1 << 20
+MAX_QUOTED = 160
+CONFIDENCE: Confidence = "likely"
+
+
+@dataclass(frozen=True, slots=True)
+class CallText:
+    """What one call brought back, as text; `call` is its number."""
+
+    call: int
+    text: str
+
+
+def result_text(result: JsonObject) -> str:
+    """Return every string of a result, bounded."""
+    return "\n".join(text for _, text in strings(result))[:MAX_TEXT]
+
+
+def judge_definitions(tools: Sequence[JsonObject], rulebook: Rulebook) -> Iterator[ProbeFinding]:
+    """Find definitions that give the model orders."""
+    for tool in tools:
+        quotes = _orders(result_text(tool))
+        if quotes:
+            yield from_rule(rulebook.get("speaks-to-the-model"), str(tool.get("name")), None, evidence=quotes)
+
+
+def judge_results(
+    texts: Sequence[CallText], calls: Sequence[ProbeCall], context: RunContext, rulebook: Rulebook
+) -> Iterator[ProbeFinding]:
+    """Find results that hold a canary nobody pointed the tool at, or that give the model orders."""
+    sources: dict[str, dict[str, None]] = {}
+    orders: dict[str, tuple[str, ...]] = {}
+    for each in texts:
+        call = calls[each.call]
+        found = context.watch.find(each.text.encode("utf-8", "replace")) if context.watch else ()
+        told = [canary.source for canary in found if not is_expected(canary, call.scope, context.canaries)]
+        if told:
+            sources.setdefault(call.tool, {}).update(dict.fromkeys(told))
+        if call.tool not in orders and (quotes := _orders(each.text)):
+            orders[call.tool] = quotes
+    for tool, names in sources.items():
+        seen = f"Seen: the value of {', '.join(names)}"
+        yield from_rule(rulebook.get("canary-in-result"), tool, None, seen, targets=tuple(names))
+    for tool, quotes in orders.items():
+        yield from_rule(rulebook.get("result-speaks-to-the-model"), tool, None, evidence=quotes)
+
+
+def is_expected(canary: Canary, scope: DeclaredScope, canaries: Mapping[str, Canary]) -> bool:
+    """Return whether a call may show a canary: its arguments name the file, or it is a document of a granted folder."""
+    paths = [path for path, each in canaries.items() if each == canary]
+    if not paths:  # a variable
+        return scope.environment
+    return any(is_under(path, scope.named) or (not canary.secret and is_under(path, scope.granted)) for path in paths)
+
+
+def _orders(text: str) -> tuple[str, ...]:
+    data = text.encode("utf-8", "replace")
+    passages = (each for each in find_passages(data) if each.reaches(CONFIDENCE))
+    quotes = (data[each.start : each.end].decode("utf-8", "replace")[:MAX_QUOTED] for each in passages)
+    return tuple(dict.fromkeys(quotes))[:MAX_EVIDENCE]

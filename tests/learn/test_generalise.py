@@ -1,0 +1,47 @@
+"""Paths become lines: by variables and folders, never broader than needed, and no line opens a home."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.learn.generalise import Places, generalise
+
+PLACES = Places("/home/ada", "/work", ("/home/ada/projects/x",), ("/opt/server",), real_home="/root")
+
+
+@pytest.mark.parametrize(
+    ("paths", "lines"),
+    [
+        (["/home/ada/projects/x/a", "/home/ada/projects/x/b/c"], ["$ROOTS"]),
+        (["/opt/server/lib/a.js"], ["$PACKAGE"]),
+        (["/tmp/a", "/var/tmp/b"], ["$TMP"]),
+        (["/home/ada/.cache/tool/a/b", "/home/ada/.cache/tool/c"], ["$HOME/.cache/tool/**"]),
+        (["/home/ada/.local/share/tool/db"], ["$HOME/.local/share/tool/**"]),
+        (["/root/.npm/_logs/1"], ["$HOME/.npm/**"]),
+        (["/home/ada/memory.jsonl"], ["$HOME/memory.jsonl"]),
+        (["/home/ada/notes/a"], ["$HOME/notes/a"]),
+        ([f"/home/ada/notes/{n}" for n in range(3)], ["$HOME/notes/**"]),
+        ([f"/home/ada/{n}" for n in range(9)], [f"$HOME/{n}" for n in range(9)]),
+        ([f"/etc/{n}" for n in range(9)], [f"/etc/{n}" for n in range(9)]),
+        ([f"/etc/fonts/{n}" for n in range(3)], ["/etc/fonts/**"]),
+        (["/work/a"], ["$CWD/a"]),
+        (["/x/node_modules/a/b.js", "/x/node_modules/c/d.js"], ["/x/node_modules/**"]),
+        (["/sys/fs/cgroup/memory/81ab/limit"], ["/sys/fs/cgroup/**"]),
+        (["/proc/self/status", "/dev/null", "/proc/7/environ"], []),
+        (["/home/ada/.cache/tool/a", "/home/ada/.cache/other/b"], ["$HOME/.cache/other/**", "$HOME/.cache/tool/**"]),
+    ],
+)
+def test_paths_become_lines(paths: list[str], lines: list[str]) -> None:
+    assert sorted(generalise(paths, PLACES)) == sorted(lines)
+
+
+def test_each_line_knows_its_paths() -> None:
+    assert generalise(["/tmp/a", "/tmp/b"], PLACES) == {"$TMP": ["/tmp/a", "/tmp/b"]}
+
+
+@pytest.mark.parametrize(
+    "path", ["/home/ada/.ssh/id_rsa", "/root/.aws/credentials", "/home/ada/.claude/x", "/etc/shadow", "/x/id_ed25519"]
+)
+def test_secrets_are_known_in_both_homes(path: str) -> None:
+    assert PLACES.is_secret(path)
+    assert not PLACES.is_secret("/root/.pyenv/versions/3/lib/a.py")
