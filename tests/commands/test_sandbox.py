@@ -14,7 +14,7 @@ from proxy.core.ids import new_id
 from proxy.core.model import AuditEvent
 from proxy.sandbox.profile_files import load_profile
 from tests.commands.conftest import ROOT, Run, complaint
-from tests.support.harness import _seed_cache
+from tests.support.harness import seed_cache
 from tests.support.system_needs import needs, needs_namespaces
 
 FORMATTER = ["--", sys.executable, str(ROOT / "tests" / "servers" / "formatter.py")]
@@ -26,7 +26,7 @@ def live(test: Callable[..., None]) -> Callable[..., None]:
 
 @pytest.fixture
 def state(tmp_path: Path) -> Path:
-    _seed_cache(tmp_path / "state")
+    seed_cache(tmp_path / "state")
     return tmp_path / "state"
 
 
