@@ -197,7 +197,7 @@ class ConnectionGuard:
         self._in_lane[lane.client.id] = lane
         self._idle.clear()
 
-    def done(self, lane: InLane) -> None:
+    def lane_done(self, lane: InLane) -> None:
         """Count it as done."""
         self._in_lane.pop(lane.client.id, None)
         self._settle()

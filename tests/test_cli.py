@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 
 from proxy import cli
 from proxy.commands import command_tree
+from proxy.commands.run_flags import with_optional_value
 from proxy.errors import ConfigError, PolicyError
 from proxy.system.package_data import version
 from tests.support.command_tree import commands, examples, options
@@ -62,7 +63,7 @@ def in_words(example: str) -> list[str]:
     words = words[words.index("interlock") :]
     if words[1] == "confine" and " ".join(words[:3]) not in commands():
         words.insert(2, "run")  # what it does by default
-    return words
+    return ["interlock", *with_optional_value(words[1:])]
 
 
 @pytest.mark.parametrize("line", [line for name in commands() for line in examples(name)])

@@ -342,7 +342,7 @@ class Lane:
         self._phase = Phase.HANDING_OVER
         call.template.http1.sent_already = call.sent
         self._layer.sent_on = call.template.server
-        self._parts.connections.done(self)
+        self._parts.connections.lane_done(self)
         self._pass_request(call.raw, call.verdict)
         self.note_layers()
 
@@ -366,7 +366,7 @@ class Lane:
 
     def _end(self) -> None:
         if self._call is not None:
-            self._parts.connections.done(self)
+            self._parts.connections.lane_done(self)
         self._call, self._phase = None, Phase.IDLE
 
     def _flush(self) -> None:

@@ -156,6 +156,7 @@ def test_schema_describes_the_policy_file():
         "egress",
         "pins",
         "incoming",
+        "sandbox",
         "detectors",
         "suppressions",
         "tests",

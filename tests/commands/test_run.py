@@ -77,7 +77,7 @@ def test_it_is_quiet_unless_asked_to_speak(run: Run, monkeypatch: pytest.MonkeyP
 def test_server_and_agent_are_named(
     flags: tuple[str, ...], server: str, agent: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def serve(_: object, context: module.Context, launch: module.Launch, strace: str | None, say: object) -> int:
+    async def serve(_: object, context: module.Context, launch: module.Launch, *_more: object) -> int:
         assert (context.server, context.principal.agent, context.transport) == (server, agent, "stdio")
         assert context.session
         assert launch.argv == ("true", "--flag", "--", "x")
@@ -89,7 +89,7 @@ def test_server_and_agent_are_named(
 
 @pytest.mark.parametrize("words", [("--", "true"), ("true",)], ids=["the plain form", "typer's"])
 def test_both_parsers_lead_to_the_same_run(words: tuple[str, ...], run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def serve(_: object, context: module.Context, launch: module.Launch, strace: str | None, say: object) -> int:
+    async def serve(_: object, context: module.Context, launch: module.Launch, *_more: object) -> int:
         assert (context.server, context.principal.agent, launch.argv) == ("files", "bot", ("true",))
         return 9
 

@@ -60,11 +60,12 @@ def test_a_call_that_outlives_the_drain_is_recorded_with_an_unknown_outcome(tmp_
     assert [e["outcome"] for e in completed] in (["unknown"], ["upstream_error"])
 
 
-def test_the_run_file_goes_with_the_proxy(tmp_path):
+def test_the_run_file_goes_with_the_proxy_and_it_has_nothing_to_complain_of(tmp_path):
     with start_interlock(tmp_path) as interlock:
         assert (interlock.state_dir / "run.json").exists()
         interlock.stop()
     assert not (interlock.state_dir / "run.json").exists()
+    assert '"level":"error"' not in interlock.errors()
 
 
 def test_an_address_in_use_stops_the_start_with_the_way_out(tmp_path):

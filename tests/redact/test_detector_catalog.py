@@ -38,7 +38,7 @@ def test_an_objection_names_the_field():
 def test_what_hyperscan_refuses_is_an_objection(more: dict, field: str, monkeypatch: pytest.MonkeyPatch):
     hyperscan = pytest.importorskip("hyperscan", reason="no hyperscan for this platform")
 
-    def refuse(_: list[str]) -> None:
+    def refuse(*_: object) -> None:
         raise hyperscan.error("Pattern is too large.")
 
     monkeypatch.setattr(hyperscan_db, "compile_all", refuse)

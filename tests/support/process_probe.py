@@ -29,7 +29,8 @@ def found() -> dict[str, Any]:
         "streams": [
             (each.encoding, each.line_buffering, each.isatty()) for each in (sys.stdin, sys.stdout, sys.stderr)
         ],
-        "signals": {name: status[name].strip() for name in ("SigBlk", "SigIgn", "SigCgt")},
+        # Without 32 and 33: the C library takes these for itself as soon as there was a second thread.
+        "signals": {name: int(status[name], 16) & ~(3 << 31) for name in ("SigBlk", "SigIgn", "SigCgt")},
         "interrupt": signal.getsignal(signal.SIGINT) is signal.default_int_handler,
         "threads": (status["Threads"].strip(), threading.active_count()),
         "own session": os.getsid(0) == os.getpid(),
