@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from proxy.audit.checkpoint_places import open_place
 from proxy.audit.checkpoint_signer import CheckpointSigner, Watch
 from proxy.audit.checkpoints import CHECKPOINT_FILE
 from proxy.audit.local_log_files import worker_log
@@ -21,6 +22,7 @@ from proxy.system.database_url import shown
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from proxy.audit.checkpoint_places import CheckpointPlace
     from proxy.audit.local_log import LocalLog
     from proxy.config import Settings
     from proxy.core.interfaces import EventSink
@@ -99,7 +101,12 @@ def destination(settings: Settings) -> str:
 
 def open_signer(settings: Settings) -> CheckpointSigner:
     command = shlex.split(settings.checkpoint_command or "")
-    return CheckpointSigner(settings.state_dir, checkpoint_file(settings), command)
+    places = checkpoint_copies(settings)
+    return CheckpointSigner(settings.state_dir, checkpoint_file(settings), command, copies=places)
+
+
+def checkpoint_copies(settings: Settings) -> list[CheckpointPlace]:
+    return [open_place(text, settings.state_dir) for text in settings.checkpoint_copies]
 
 
 def checkpoint_file(settings: Settings) -> Path:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -11,7 +11,7 @@ from proxy.store.proposal_store import Proposals
 from proxy.store.sqlite import STORE_FILE, TIMEOUT, SqliteDatabase
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine, Sequence
     from pathlib import Path
 
     from proxy.store.database import Database
@@ -43,6 +43,19 @@ async def tell_of_changes(database: Database, channel: str, on_change: Callable[
 
     if isinstance(database, PostgresDatabase):
         await database.listen(channel, on_change)
+
+
+async def copy_out(
+    url: str,
+    sql: str,
+    values: Sequence[Any],
+    take: Callable[[bytes], Coroutine[Any, Any, None]],
+    timeout: float,  # noqa: ASYNC109
+) -> None:
+    """Give `take` what a query of a Postgres returns, as COPY's text. Raises StoreUnavailableError."""
+    from proxy.store.postgres import copy_rows  # noqa: PLC0415  the driver is for those who have Postgres
+
+    await copy_rows(url, sql, values, take, timeout)
 
 
 def store_exists(database_url: str | None, state_dir: Path) -> bool:

@@ -74,6 +74,23 @@ async def connect(url: str, timeout: float = TIMEOUT) -> Link:  # noqa: ASYNC109
     return connection
 
 
+async def copy_rows(
+    url: str,
+    sql: str,
+    values: Sequence[Any],
+    take: Callable[[bytes], Coroutine[Any, Any, None]],
+    timeout: float,  # noqa: ASYNC109
+) -> None:
+    """Give `take` what a query returns, in COPY's text format, on a connection of its own."""
+    connection = await connect(url, timeout)
+    try:
+        await connection.copy_from_query(sql, *values, output=take, timeout=timeout)
+    except Exception as error:
+        raise unavailable(url, error) from error
+    finally:
+        await connection.close(timeout=TIMEOUT)
+
+
 async def _take_times_as_seconds(connection: Link) -> None:
     """Encode and decode `timestamptz` as seconds since the epoch, to the microsecond: SQLite stores them so too."""
     await connection.set_type_codec(

@@ -21,6 +21,9 @@ FROM events
 WHERE writer = $1 AND seq >= $2 AND (seq, event_id, ts) > ($2, $3, $4)
 ORDER BY seq, event_id, ts LIMIT $5;
 
+-- name: last_stored
+SELECT max(seq) FROM events WHERE writer = $1;
+
 -- name: find_unchained
 SELECT event_id FROM events WHERE writer IS NULL OR seq IS NULL OR chain IS NULL ORDER BY ts LIMIT 1;
 

@@ -1,0 +1,16 @@
+-- Which writers there are, and what was signed of them, in the store itself.
+
+CREATE TABLE audit_writers (
+    number INTEGER PRIMARY KEY CHECK (number > 0),
+    writer TEXT NOT NULL UNIQUE,
+    body   TEXT NOT NULL,
+    chain  TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE audit_checkpoints (
+    writer TEXT NOT NULL,
+    kind   TEXT NOT NULL,
+    seq    INTEGER NOT NULL,
+    line   TEXT NOT NULL,
+    PRIMARY KEY (writer, kind, seq, line)
+) STRICT, WITHOUT ROWID;
