@@ -76,12 +76,17 @@ def sign(keys: AuditKeys, kind: Kind, head: Head, now: float) -> Checkpoint:
 
 def append(path: Path, checkpoints: Sequence[Checkpoint]) -> None:
     """Add checkpoints to a file, durably and all or none; several processes may do so at once. Raises OSError."""
+    append_lines(path, [checkpoint.line() for checkpoint in checkpoints])
+
+
+def append_lines(path: Path, lines: Sequence[str]) -> None:
+    """Add lines to a file in the same way."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
         end = _cut_to_lines(handle)
-        rest = "".join(f"{checkpoint.line()}\n" for checkpoint in checkpoints).encode()
+        rest = "".join(f"{line}\n" for line in lines).encode()
         try:
             while rest:
                 rest = rest[os.write(handle, rest) :]

@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import re
 from dataclasses import dataclass, field
-from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,15 +35,15 @@ ODD = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, Recu
 _NULL = "\\N"
 _ESCAPE = re.compile(r"\\(.)")
 _ESCAPED = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
-_HEAD = 5  # seq, chain, body, event_id and time come before the columns
-_FIRST = {
-    name: COMPARED.index(names[0]) + _HEAD
-    for name, names in (("t", TEXTS), ("f", FLAGS), ("n", NUMBERS), ("v", VALUES))
-}
-_KIND = COMPARED.index("kind") + _HEAD
-_SIZE = COMPARED.index("result_size") + _HEAD
-_TEXT_FIELDS = slice(_FIRST["t"], _FIRST["t"] + len(TEXTS))
-_FLAG = {None: _NULL, True: "t", False: "f"}
+# A row of the query `chain_rows`: seq, chain, body, event_id and time, and then the columns that are compared.
+_HEAD = 5
+_AT = {name: at for at, name in enumerate(COMPARED, _HEAD)}
+_NAMES = ("kind", *TEXTS)
+_TEXT_FIELDS = slice(_AT["kind"], _AT[TEXTS[-1]] + 1)
+_FLAG_FIELDS = tuple((_AT[name], name) for name in FLAGS)
+_NUMBER_FIELDS = tuple((_AT[name], name) for name in NUMBERS)
+_VALUE_FIELDS = tuple((_AT[name], name) for name in VALUES)
+_SIZE = _AT["result_size"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,18 +80,25 @@ class StretchWalk:
         self._tip = bytes.fromhex(stretch.tip) if stretch.tip is not None else None
         self._began = stretch.tip or ""
 
-    def take(self, seq: int, chain: str, body: str, agree: Callable[[], bool]) -> None:
-        """Take the next row; `agree` says whether its columns are what its text says."""
+    def take(self, rows: Iterable[Sequence[Any]], agree: Callable[[Any], bool]) -> None:
+        """Take rows, up to the first that is not plainly good. `agree` compares a row's columns with its text."""
+        rows = iter(rows)
         if self._tip is None:
             # The row before the first: its link is checked with the stretch before this one.
-            self._tip, self._began = bytes.fromhex(chain), chain
-            self.good = seq == self._next - 1
-            return
-        digest = sha256(self._tip + seq.to_bytes(8) + body.encode()).digest()
-        fits = seq == self._next and digest.hex() == chain and self._links.get(seq, chain) == chain and agree()
-        self.good = self.good and fits
-        self._tip = digest
-        self._next += 1
+            row = next(rows, None)
+            if row is None:
+                return
+            self._tip, self._began = bytes.fromhex(row[1]), row[1]
+            self.good = int(row[0]) == self._next - 1
+        tip, expected, links = self._tip, self._next, self._links
+        for row in rows:
+            chain = row[1]
+            tip = sha256(tip + expected.to_bytes(8) + row[2].encode()).digest()
+            if int(row[0]) != expected or tip.hex() != chain or links.get(expected, chain) != chain or not agree(row):
+                self.good = False
+                return
+            expected += 1
+        self._tip, self._next = tip, expected
 
     def result(self) -> StretchResult:
         whole = self.good and self._tip is not None and self._next == self._last + 1
@@ -123,10 +129,7 @@ def _read_sqlite(path: Path, stretch: Stretch, walk: StretchWalk) -> None:
         connection.set_busy_timeout(int(SECONDS * 1000))
         first = stretch.first - (stretch.tip is None)
         rows: Any = connection.execute(SQLITE_SQL["chain_rows"], (stretch.writer, first, stretch.last))
-        for row in rows:
-            walk.take(row[0], row[1], row[2], partial(rows_agree, row))
-            if not walk.good:
-                return
+        walk.take(rows, rows_agree)
 
 
 async def _read_postgres(url: str, stretch: Stretch, walk: StretchWalk) -> None:
@@ -138,7 +141,7 @@ async def _read_postgres(url: str, stretch: Stretch, walk: StretchWalk) -> None:
         rest = lines.pop()
         if walk.good:
             try:
-                take_lines(lines, walk)
+                walk.take(map(split_line, lines), fields_agree)
             except ODD:
                 walk.good = False
 
@@ -147,16 +150,15 @@ async def _read_postgres(url: str, stretch: Stretch, walk: StretchWalk) -> None:
     walk.good = walk.good and not rest
 
 
-def take_lines(lines: Iterable[bytes], walk: StretchWalk) -> None:
-    """Take lines of Postgres' COPY, in its text format."""
-    for line in lines:
-        text = line.decode()
-        fields = text.split("\t")
-        if text.count("\\") != text.count(_NULL):  # a backslash in a value is doubled, so these are not all NULL
-            fields = [one if one == _NULL else _unescape(one) for one in fields]
-        walk.take(int(fields[0]), fields[1], fields[2], partial(_lines_agree, fields, text))
-        if not walk.good:
-            return
+def split_line(line: bytes) -> list[str]:
+    """Return the fields of a line of Postgres' COPY, in its text format; NULL stays as it is written."""
+    text = line.decode()
+    fields = text.split("\t")
+    # A backslash in a value is doubled, or begins an escape: where there are no more than NULLs, nothing is escaped.
+    if text.count("\\") != fields.count(_NULL):
+        fields = [one if one == _NULL else _unescape(one) for one in fields]
+        fields.append(text)  # for the slow way: unescaped, a value may look as NULL does
+    return fields
 
 
 def _unescape(text: str) -> str:
@@ -167,46 +169,59 @@ def _unescape(text: str) -> str:
     return _ESCAPE.sub(lambda match: _ESCAPED.get(match[1], match[1]), text)
 
 
-def _lines_agree(fields: Sequence[str], line: str) -> bool:
+def fields_agree(fields: Sequence[str]) -> bool:
     """Return whether the fields of a line are what its text says."""
     said = orjson.loads(fields[2])
     get = said.get
     if type(get("jsonrpc_id")) is int:
         said["jsonrpc_id"] = str(said["jsonrpc_id"])
-    plain = (
-        fields[_TEXT_FIELDS] == [get(name, _NULL) for name in TEXTS]
-        and (fields[3], fields[_KIND]) == (said["event_id"], said["kind"])
-        and abs(float(fields[4]) - said["time"]) <= CLOSE
-        and all(_same_flag(fields[at], get(name)) for at, name in enumerate(FLAGS, _FIRST["f"]))
-        and all(_same_number(fields[at], get(name)) for at, name in enumerate(NUMBERS, _FIRST["n"]))
-        and fields[_SIZE] == (_NULL if (size := get("result_size")) is None else str(size))
-        and all(_same_value(fields[at], get(name)) for at, name in enumerate(VALUES, _FIRST["v"]))
-    )
-    # A value that is the very text `\N` looks as NULL does once it is unescaped.
-    return (plain and "\\\\N" not in line) or _agree_slowly(line)
+    escaped = len(fields) > _HEAD + len(COMPARED)
+    if (
+        fields[_TEXT_FIELDS] != [get(name, _NULL) for name in _NAMES]
+        or fields[3] != said["event_id"]
+        or abs(float(fields[4]) - said["time"]) > CLOSE
+        or (escaped and "\\\\N" in fields[-1])
+    ):
+        return _agree_slowly(fields, escaped=escaped)
+    # Written out, since this is most of what verifying costs: a plain NULL without a value in the text comes first.
+    for at, name in _FLAG_FIELDS:
+        if ((text := fields[at]) != _NULL or get(name) is not None) and not _same_flag(text, get(name)):
+            return _agree_slowly(fields, escaped=escaped)
+    for at, name in _NUMBER_FIELDS:
+        if ((text := fields[at]) != _NULL or get(name) is not None) and not _same_number(text, get(name)):
+            return _agree_slowly(fields, escaped=escaped)
+    if fields[_SIZE] != (_NULL if (size := get("result_size")) is None else str(size)):
+        return _agree_slowly(fields, escaped=escaped)
+    for at, name in _VALUE_FIELDS:
+        if ((text := fields[at]) != _NULL or get(name) is not None) and not _same_value(text, get(name)):
+            return _agree_slowly(fields, escaped=escaped)
+    return True
 
 
 def _same_flag(text: str, said: Any) -> bool:
-    return (said is None or type(said) is bool) and _FLAG[said] == text
+    return text == ("t" if said is True else "f" if said is False else None)
 
 
 def _same_number(text: str, said: Any) -> bool:
-    return said is None if text == _NULL else type(said) in (int, float) and float(text) == said
+    return text != _NULL and type(said) in (int, float) and float(text) == said
 
 
 def _same_value(text: str, said: Any) -> bool:
     if text == _NULL or said is None:
-        return text == _NULL and said is None
+        return False
     sort = orjson.OPT_SORT_KEYS
     return orjson.dumps(orjson.loads(text), option=sort) == orjson.dumps(said, option=sort)
 
 
-def _agree_slowly(line: str) -> bool:
+def _agree_slowly(fields: Sequence[str], *, escaped: bool) -> bool:
     """Compare as the careful walk does."""
-    values: list[Any] = [None if one == _NULL else _unescape(one) for one in line.split("\t")]
-    for at in (*range(_FIRST["n"], _FIRST["n"] + len(NUMBERS)), 4):
+    if escaped:
+        values: list[Any] = [None if one == _NULL else _unescape(one) for one in fields[-1].split("\t")]
+    else:
+        values = [None if one == _NULL else one for one in fields]
+    for at in (4, *(at for at, _ in _NUMBER_FIELDS)):
         values[at] = None if values[at] is None else float(values[at])
-    for at in range(_FIRST["f"], _FIRST["f"] + len(FLAGS)):
+    for at, _ in _FLAG_FIELDS:
         values[at] = None if values[at] is None else values[at] == "t"
     values[_SIZE] = None if values[_SIZE] is None else int(values[_SIZE])
     return wrong_column(values[2], values[3], values[4], values[_HEAD:]) is None
@@ -219,23 +234,21 @@ def rows_agree(row: Sequence[Any]) -> bool:
     if type(get("jsonrpc_id")) is int:
         said["jsonrpc_id"] = str(said["jsonrpc_id"])
     plain = (
-        list(row[_TEXT_FIELDS]) == [get(name) for name in TEXTS]
-        and (row[3], row[_KIND]) == (said["event_id"], said["kind"])
+        list(row[_TEXT_FIELDS]) == [get(name) for name in _NAMES]
+        and row[3] == said["event_id"]
         and abs(row[4] - said["time"]) <= CLOSE
-        and all(_same_bit(row[at], get(name)) for at, name in enumerate(FLAGS, _FIRST["f"]))
-        and all(row[at] == get(name) and type(get(name)) is not bool for at, name in enumerate(NUMBERS, _FIRST["n"]))
-        and row[_SIZE] == get("result_size")
-        and type(get("result_size")) is not bool
-        and all(_same_json(row[at], get(name)) for at, name in enumerate(VALUES, _FIRST["v"]))
+        and all(row[at] == get(name) and type(get(name)) is not bool for at, name in _NUMBER_FIELDS)
+        and row[_SIZE] == (size := get("result_size"))
+        and type(size) is not bool
+        and all(row[at] is get(name) or _same_bit(row[at], get(name)) for at, name in _FLAG_FIELDS)
+        and all(row[at] is get(name) or _same_json(row[at], get(name)) for at, name in _VALUE_FIELDS)
     )
     return plain or wrong_column(row[2], row[3], row[4], row[_HEAD:]) is None
 
 
 def _same_bit(column: Any, said: Any) -> bool:
-    return column is None if said is None else type(said) is bool and column == int(said)
+    return type(said) is bool and type(column) is int and column == int(said)
 
 
 def _same_json(column: Any, said: Any) -> bool:
-    if column is None or said is None:
-        return column is None and said is None
-    return bool(column == orjson.dumps(said).decode())
+    return said is not None and bool(column == orjson.dumps(said).decode())

@@ -70,6 +70,8 @@ class RecentEvents:
 class LogSource(abc.ABC):
     """A log to be emptied. Methods wait for the disk, and raise apsw.Error or AuditUnavailableError."""
 
+    ended = False  # whether nobody writes to it any more
+
     def __init__(self, path: Path, connection: apsw.Connection) -> None:
         self.path = path
         self.connection = connection
@@ -122,6 +124,8 @@ class OwnSource(LogSource):
 
 class LeftSource(LogSource):
     """A log that nobody writes to."""
+
+    ended = True
 
     def __init__(self, path: Path, clock: float) -> None:
         super().__init__(path, local_log_sql.connect(path, MAX_BYTES))

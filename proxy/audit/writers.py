@@ -36,6 +36,7 @@ CHAIN_SQL = Queries("chain")
 REGISTRY = "registry-"  # in front of the id of a registry: the name of its chain
 KEY = "key-"  # in front of the id of a key: the name of its row
 TRIES = 100
+_LAST_NUMBER = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +71,12 @@ class WriterRegistry:
         """Return the lines of every checkpoint that is stored."""
         return [row[0].encode() for row in await self._database.fetch(SQL["list_checkpoints"])]
 
-    async def lines_of(self, writer: str) -> list[bytes]:
-        """Return the lines of the newest checkpoints of a writer."""
-        return [row[0].encode() for row in await self._database.fetch(SQL["last_checkpoints_of"], writer)]
+    async def lines_of(self, writer: str, seq: int) -> list[bytes]:
+        """Return the lines of the newest checkpoints of a writer, and of the newest up to number `seq`."""
+        found: list[bytes] = []
+        for last in (seq, _LAST_NUMBER):
+            found += [row[0].encode() for row in await self._database.fetch(SQL["last_checkpoints_of"], writer, last)]
+        return found
 
     async def add(self, checkpoints: Sequence[Checkpoint]) -> None:
         async def insert(connection: Transaction) -> None:
@@ -168,15 +172,23 @@ class RestoredError(AuditUnavailableError):
 
 
 def contradiction(
-    lines: Iterable[bytes], keys: Sequence[PublicKey], head: Head, link_of: Callable[[int], str | None]
+    lines: Iterable[bytes],
+    keys: Sequence[PublicKey],
+    head: Head,
+    link_of: Callable[[int], str | None],
+    *,
+    ended: bool = False,
 ) -> str | None:
-    """Return how signed lines of a writer contradict its log, whose head is `head`; None where they do not."""
+    """Return how signed lines of a writer contradict its log, whose head is `head`; None where they do not.
+
+    A log that has `ended` may be an old copy: what it has is right, as long as it is not another history.
+    """
     for one in parse(lines, "a checkpoint", keys):
         if not isinstance(one, Checkpoint) or one.writer != head.writer or one.kind != "head":
             continue
-        if one.seq > head.seq:
+        if one.seq > head.seq and not ended:
             return f"event {one.seq} of writer {head.writer} was signed, and its log ends at event {head.seq}"
-        known = head.hash if one.seq == head.seq else link_of(one.seq)
+        known = head.hash if one.seq == head.seq else link_of(one.seq)  # None for what it does not have
         if known is not None and known != one.hash:
             return f"another event {one.seq} of writer {head.writer} was signed than its log has"
     return None
@@ -196,9 +208,9 @@ class Registrar:
         writer = source.writer
         if writer in self._known:
             return
-        lines = await self._registry.lines_of(writer)  # before the head: what is signed meanwhile is on disk by then
-        head = source.head()
-        if problem := contradiction(lines, self._signer.public(), head, source.link_of):
+        lines = await self._registry.lines_of(writer, source.head().seq)
+        head = source.head()  # after the lines: what they say is on disk by then
+        if problem := contradiction(lines, self._signer.public(), head, source.link_of, ended=source.ended):
             raise RestoredError(
                 f"{source.path} is not shipped: {problem}. Its state folder was put back from a backup; "
                 "start the proxy again, and it begins a new writer"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from proxy.system import log_setup, run_file  # before all others: it imports structlog without rich
 
 # isort: split
-from proxy.audit.local_log_files import RunLog
+from proxy.audit.restored import open_run_log
 from proxy.config import Settings, load_settings
 from proxy.core.ids import new_id
 from proxy.core.model import Context, Principal
@@ -100,7 +100,7 @@ def _strace(trace: str, name: str, say: Say) -> str | None:
 
 
 async def _serve(settings: Settings, context: Context, launch: Launch, strace: str | None, say: Say) -> int:
-    open_log = partial(RunLog, settings.state_dir, max_bytes=settings.audit_log_limit)
+    open_log = partial(open_run_log, settings)
     preloaded = preload(settings, own_home(launch.argv, os.environ))
     components = Components(
         settings,

@@ -27,6 +27,9 @@ COMMENT ON COLUMN audit_checkpoints.kind IS 'head, pruned or rejected.';
 COMMENT ON COLUMN audit_checkpoints.seq IS 'The event that it speaks of.';
 COMMENT ON COLUMN audit_checkpoints.line IS 'The checkpoint with its signature, as one JSON object. The other columns are only for finding it.';
 
+-- An event of no chain is found at once, however many there are.
+CREATE INDEX events_unchained ON events (ts) WHERE writer IS NULL OR seq IS NULL OR chain IS NULL;
+
 -- What was granted before stays as it is: this adds to it.
 ALTER FUNCTION interlock_grant_roles() RENAME TO interlock_grant_roles_but_trail;
 CREATE FUNCTION interlock_grant_roles() RETURNS void LANGUAGE plpgsql AS $$

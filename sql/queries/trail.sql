@@ -20,5 +20,5 @@ INSERT INTO audit_checkpoints (writer, kind, seq, line) VALUES ($1, $2, $3, $4) 
 SELECT line FROM audit_checkpoints ORDER BY writer, seq;
 
 -- name: last_checkpoints_of
--- The newest of one writer: whoever opens its log compares.
-SELECT line FROM audit_checkpoints WHERE writer = $1 ORDER BY seq DESC LIMIT 20;
+-- The newest of one writer up to a number: whoever opens its log compares.
+SELECT line FROM audit_checkpoints WHERE writer = $1 AND seq <= $2 ORDER BY seq DESC LIMIT 20;

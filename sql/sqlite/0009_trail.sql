@@ -14,3 +14,6 @@ CREATE TABLE audit_checkpoints (
     line   TEXT NOT NULL,
     PRIMARY KEY (writer, kind, seq, line)
 ) STRICT, WITHOUT ROWID;
+
+-- An event of no chain is found at once, however many there are.
+CREATE INDEX events_unchained ON events (ts) WHERE writer IS NULL OR seq IS NULL OR chain IS NULL;

@@ -91,7 +91,8 @@ def prune(
     """Delete old events from the store: of each writer those before its first one that is young enough to stay.
 
     They are verified first, those of other machines too: a writer whose events are not what was written keeps them
-    (exit code 1), and nothing is deleted as long as one writer has no checkpoint that vouches for it. Where each chain begins afterwards is signed, so the rest still verifies. What is still in the local logs is left there.
+    (exit code 1), and nothing is deleted as long as one writer has no checkpoint that vouches for it. Where each
+    chain begins afterwards is signed, so the rest still verifies. What is still in the local logs is left there.
     """
     moment = parse_time(before, "--before", time.time())
     if not store_exists(settings.postgres, settings.state_dir):

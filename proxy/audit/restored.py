@@ -1,0 +1,132 @@
+"""Finds that a log goes on from where it was long ago, before anything is written to it, and begins a new writer then.
+
+A state folder that was put back from a backup, or copied, would give numbers a second time: two histories of one
+writer, of which the store could keep only one. What was signed of the writer tells: in the checkpoint file, in second
+places and in the store. And a file that was copied is another file than the one that its log was begun in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING
+
+import structlog
+import uuid_utils
+
+from proxy.audit import local_log_sql
+from proxy.audit.checkpoints import read_lines
+from proxy.audit.local_log_files import DaemonLog, RunLog, open_reader
+from proxy.audit.pipeline import checkpoint_copies, checkpoint_file
+from proxy.audit.signing_keys import AuditKeys
+from proxy.audit.writers import WriterRegistry, contradiction
+from proxy.errors import InterlockError
+from proxy.store.open_store import open_database, store_exists
+from proxy.system.secret_files import write_private
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from proxy.config import Settings
+
+log = structlog.get_logger("interlock.log")
+
+ASK_SECONDS = 3.0
+SIDES = ("", "-wal", "-shm")
+
+
+def open_daemon_log(settings: Settings, worker: int = 1) -> DaemonLog:
+    """Open the log of a worker, as a new writer where it was put back. Raises AuditUnavailableError."""
+    limit, before = settings.audit_log_limit, partial(renew_if_restored, settings)
+    opened = DaemonLog(settings.state_dir, max_bytes=limit, worker=worker, before=before)
+    note_place(opened.path)
+    return opened
+
+
+def open_run_log(settings: Settings, *, asks: bool = True) -> RunLog:
+    """Open the log of a run, as a new writer where it was put back. Without `asks`, only its file is looked at."""
+    limit, before = settings.audit_log_limit, partial(renew_if_restored, settings, asks=asks)
+    opened = RunLog(settings.state_dir, max_bytes=limit, before=before)
+    note_place(opened.path)
+    return opened
+
+
+def renew_if_restored(settings: Settings, path: Path, *, asks: bool = True) -> Path | None:
+    """Move a log aside that was put back, so that a new writer begins; return where it is now. Its lock must be held.
+
+    What is in it is shipped from there: the store ignores the events that it has. Never raises for a place that cannot
+    be asked: the shipper asks the store again before it ships anything.
+    """
+    why = None
+    if path.exists():
+        with contextlib.suppress(InterlockError):
+            why = _copied(path) or (_contradicted(settings, path) if asks else None)
+    if why is None:
+        return None
+    aside = path.with_name(f"restored-{uuid_utils.uuid7()}.db")
+    log.warning("the state folder was put back or copied; a new writer begins", log=str(path), why=why, kept=str(aside))
+    for end in SIDES:
+        with contextlib.suppress(FileNotFoundError):
+            path.with_name(f"{path.name}{end}").rename(aside.with_name(f"{aside.name}{end}"))
+    _place(path).unlink(missing_ok=True)
+    return aside
+
+
+def note_place(path: Path) -> None:
+    """Note which file a log is, so that a copy of it is known as one."""
+    if not _place(path).exists():
+        write_private(_place(path), f"{path.stat().st_ino}\n".encode())
+
+
+def _place(path: Path) -> Path:
+    return path.with_suffix(".place")
+
+
+def _copied(path: Path) -> str | None:
+    try:
+        noted = _place(path).read_text().strip()
+    except (OSError, UnicodeDecodeError):
+        return None
+    return None if noted == str(path.stat().st_ino) else "it is a copy of the file that it was begun in"
+
+
+def _contradicted(settings: Settings, path: Path) -> str | None:
+    with open_reader(path) as connection:
+        if local_log_sql.read_state(connection) is None:
+            return None
+        head = local_log_sql.read_head(connection)
+        lines = _known_lines(settings, head.writer, head.seq)
+        keys = AuditKeys(settings.state_dir).public()
+        return contradiction(lines, keys, head, lambda seq: local_log_sql.read_link(connection, seq))
+
+
+def _known_lines(settings: Settings, writer: str, seq: int) -> list[bytes]:
+    file = checkpoint_file(settings)
+    places: list[Callable[[], list[bytes]]] = [place.lines for place in checkpoint_copies(settings)]
+    if file.exists():
+        places.append(lambda: read_lines(file))
+    if store_exists(settings.postgres, settings.state_dir):
+        places.append(lambda: _stored_lines(settings, writer, seq))
+    found: list[bytes] = []
+    for lines in places:
+        try:
+            found += [line for line in lines() if writer.encode() in line]
+        except InterlockError as error:
+            log.warning("a place of checkpoints cannot be asked whether the state folder is current", error=str(error))
+    return found
+
+
+def _stored_lines(settings: Settings, writer: str, seq: int) -> list[bytes]:
+    async def ask() -> list[bytes]:
+        database = open_database(settings.postgres, settings.state_dir, timeout=ASK_SECONDS)
+        try:
+            return await WriterRegistry(database).lines_of(writer, seq)
+        finally:
+            await database.close()
+
+    # In a thread: the caller's may run an event loop already.
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(lambda: asyncio.run(ask())).result()
