@@ -149,6 +149,12 @@ class Settings(BaseModel):
     database_url: Annotated[SecretStr, AfterValidator(_database_url)] | None = Field(
         None, description="URL of a Postgres that several proxies share; default: a file in the state folder."
     )
+    database_connections: int = Field(
+        8,
+        ge=1,
+        le=100,
+        description="Most connections to Postgres for calls, and as many for shipping, of each worker.",
+    )
     upstream_ca: UserPath | None = Field(
         None, description="PEM file with more CA certificates to trust for upstream servers."
     )

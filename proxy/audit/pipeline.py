@@ -48,7 +48,12 @@ class AuditPipeline:
             retention_days=None if settings.postgres else settings.retention_days,
         )
         self._shipping = ShippingThread(
-            route, lambda: open_events(settings.postgres, settings.state_dir, in_thread=False), signer, own
+            route,
+            lambda: open_events(
+                settings.postgres, settings.state_dir, in_thread=False, connections=settings.database_connections
+            ),
+            signer,
+            own,
         )
 
     @property

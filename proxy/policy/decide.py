@@ -178,6 +178,12 @@ class CompiledPolicy:
         return EvalContext(call.arguments or {}, call.tool or "", self._homes, history=call.history)
 
     @property
+    def has_two_phase(self) -> bool:
+        """Whether a rule or a limit in force may ask for people or for a second phase, which needs the store."""
+        limits = (limit.rule for limit in self.limits.compiled)
+        return any(isinstance(one.rule, TwoPhaseRule) and not one.shadow for one in (*self.compiled, *limits))
+
+    @property
     def flows(self) -> CompiledFlows | None:
         """The labels and flows; None where nothing in the policy asks what came before."""
         return self._flows if self._flows.in_use else None

@@ -181,7 +181,9 @@ class Worker:
 
     def _report(self) -> None:
         version, problem = self.policy.current().version, self.policy.problem
-        self._context.channel.report(WorkerStatus(version, problem, self.components.audit.problem))
+        self._context.channel.report(
+            WorkerStatus(version, problem, self.components.audit.problem, self.components.store_problem)
+        )
 
     async def _drain(self) -> None:
         # Order: refuse new requests, stop accepting connections, then wait for the calls in flight.

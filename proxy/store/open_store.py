@@ -25,14 +25,22 @@ def open_store(database_url: str | None, state_dir: Path) -> Proposals:
 
 
 def open_database(
-    database_url: str | None, state_dir: Path, *, timeout: float = TIMEOUT, in_thread: bool = True
+    database_url: str | None,
+    state_dir: Path,
+    *,
+    timeout: float = TIMEOUT,
+    in_thread: bool = True,
+    connections: int | None = None,
 ) -> Database:
-    """Return the database for a store; several stores may share one. `in_thread` is of a file alone."""
+    """Return the database for a store; several stores may share one. `in_thread` is of a file alone.
+
+    `connections`: how many it may open to a Postgres at most.
+    """
     if not database_url:
         return SqliteDatabase(state_dir / STORE_FILE, timeout=timeout, in_thread=in_thread)
-    from proxy.store.postgres import PostgresDatabase  # noqa: PLC0415  the driver is for those who have Postgres
+    from proxy.store.postgres import CONNECTIONS, PostgresDatabase  # noqa: PLC0415  only for those who have Postgres
 
-    return PostgresDatabase(database_url, timeout=timeout)
+    return PostgresDatabase(database_url, timeout=timeout, connections=connections or CONNECTIONS)
 
 
 async def tell_of_changes(database: Database, channel: str, on_change: Callable[[], None]) -> None:
@@ -68,6 +76,11 @@ async def check_at_start(database: Database) -> None:
 
     One that cannot be reached does not stop a start: calls that need it are refused until it is back.
     """
+    if host := getattr(database, "unprotected_host", None):
+        log.warning(
+            "the connection to Postgres may be in plain text, or to somebody else; add sslmode=verify-full to its URL",
+            host=host,
+        )
     try:
         await database.check()
     except SchemaError:

@@ -13,8 +13,9 @@ import pytest
 from proxy.audit.checkpoints import CHECKPOINT_FILE
 from proxy.audit.local_log import LOG_FILE
 from proxy.audit.open_events import open_events
-from proxy.audit.signed_checkpoints import read_checkpoints
+from proxy.audit.signed_checkpoints import Found, read_checkpoints
 from proxy.audit.signing_keys import AuditKeys
+from proxy.audit.verify import Evidence
 from proxy.config import load_settings
 from tests.commands.conftest import Done, Run, complaint
 from tests.support.trail_fixture import move, sign, write
@@ -151,16 +152,17 @@ def test_the_file_and_keys_are_those_of_the_settings_or_those_given(tmp_path: Pa
     head = write(tmp_path / "state", [1, 2])
     sign(tmp_path / "state")
     settings = load_settings({"state_dir": tmp_path / "state"}).settings
-    signed, broken = read_checkpoints(settings)
-    assert (list(signed), signed[head.writer].last, broken) == ([head.writer], 2, [])
+    found = read_checkpoints(settings)
+    signed = found.evidence.signed
+    assert (list(signed), signed[head.writer].last, found.broken) == ([head.writer], 2, [])
     empty = load_settings({"state_dir": tmp_path / "other"}).settings
-    assert read_checkpoints(empty) == ({}, [])
+    assert read_checkpoints(empty) == Found(Evidence({}), [])
     vault = tmp_path / "vault"
     vault.mkdir()
     kept = Path(shutil.copy(tmp_path / "state" / "checkpoints" / "checkpoints.jsonl", vault))
     (key,) = (tmp_path / "state" / "keys" / "audit-public").glob("*.pem")
-    assert read_checkpoints(empty, [kept], [key]) == (signed, [])
-    assert read_checkpoints(empty, [kept], [key], until=1.0) == ({}, [])
+    assert read_checkpoints(empty, [kept], [key]) == Found(Evidence(signed), [])
+    assert read_checkpoints(empty, [kept], [key], until=1.0) == Found(Evidence({}), [])
     with kept.open("a") as file:
         file.write("{}\n")
-    assert len(read_checkpoints(empty, [kept], [key])[1]) == 1
+    assert len(read_checkpoints(empty, [kept], [key]).broken) == 1
