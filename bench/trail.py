@@ -1,7 +1,7 @@
 """A large audit trail: how fast it is verified, and how long the ready questions and a week's report take.
 
-`python -m bench.trail [EVENTS] [postgres|sqlite]`: a million events over thirty days unless told otherwise. Each question
-is asked three times; the best time counts, since a busy machine only adds to it.
+`python -m bench.trail [EVENTS] [postgres|sqlite]`: a million events over thirty days unless told otherwise. Each
+question is asked three times; the best time counts, since a busy machine only adds to it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ async def measure(url: str | None, state_dir: Path, count: int) -> None:
         await connection.execute("VACUUM ANALYZE events")
         await connection.close()
     await _verify(store, url or state_dir / STORE_FILE, count)
-    await _ask(store, bool(url), now)
+    await _ask(store, now, postgres=bool(url))
     await store.close()
 
 
@@ -76,11 +76,9 @@ async def _verify(store: Events, source: str | Path, count: int) -> None:
         print(f"verified with {processes} processes: {count / (time.perf_counter() - started):.0f} a second")
 
 
-async def _ask(store: Events, postgres: bool, now: float) -> None:
-    name = "audit_queries.sql" if postgres else "audit_queries_sqlite.sql"
-    for question, text in re.findall(
-        r"^-- name: (\w+)\n(.*?)(?=^-- name|\Z)", (sql_dir() / name).read_text(), re.M | re.S
-    ):
+async def _ask(store: Events, now: float, *, postgres: bool) -> None:
+    ready = (sql_dir() / "audit_queries.sql").read_text() if postgres else ""  # they are for psql and dashboards
+    for question, text in re.findall(r"^-- name: (\w+)\n(.*?)(?=^-- name|\Z)", ready, re.M | re.S):
         times = []
         for _ in range(3):
             started = time.perf_counter()

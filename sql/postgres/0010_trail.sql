@@ -30,6 +30,11 @@ COMMENT ON COLUMN audit_checkpoints.line IS 'The checkpoint with its signature, 
 -- An event of no chain is found at once, however many there are.
 CREATE INDEX events_unchained ON events (ts) WHERE writer IS NULL OR seq IS NULL OR chain IS NULL;
 
+-- Rare kinds by time: approvals, observations and findings among millions of calls.
+CREATE INDEX events_by_kind ON events (kind, ts) WHERE kind <> 'decided' AND kind <> 'completed';
+-- What is asked of calls that ended, inside the index.
+CREATE INDEX events_completed ON events (ts) INCLUDE (method, server, tool, total_ms, is_error) WHERE kind = 'completed';
+
 -- What was granted before stays as it is: this adds to it.
 ALTER FUNCTION interlock_grant_roles() RENAME TO interlock_grant_roles_but_trail;
 CREATE FUNCTION interlock_grant_roles() RETURNS void LANGUAGE plpgsql AS $$

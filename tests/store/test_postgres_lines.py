@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import trustme
 
-from proxy.audit.event import Filter
+from proxy.audit.encoder import encode
+from proxy.audit.event import Filter, LogEntry
 from proxy.audit.event_store_postgres import PostgresEvents
 from proxy.core.proposals import Consumed, State
 from proxy.errors import StoreUnavailableError
@@ -54,10 +55,11 @@ async def test_many_commits_at_once_have_one_winner(database_url: str) -> None:
         await store.close()
 
 
+TAKES_ALL = "ignore_startup_parameters = jit,statement_timeout,idle_in_transaction_session_timeout"
+
+
 @needs("pgbouncer")
-@pytest.mark.parametrize(
-    "more", ["", "ignore_startup_parameters = jit,statement_timeout,idle_in_transaction_session_timeout"]
-)
+@pytest.mark.parametrize("more", ["", TAKES_ALL])
 async def test_a_transaction_pooler_may_be_in_between(more: str, database_url: str) -> None:
     with pgbouncer(database_url, more) as url:
         databases = [PostgresDatabase(url, timeout=PATIENCE) for _ in range(3)]
@@ -67,9 +69,6 @@ async def test_a_transaction_pooler_may_be_in_between(more: str, database_url: s
         ends = [stores[at % 3].consume(commit(f"p{at % 12}", attempt=f"call-{at}")) for at in range(36)]
         assert [await one for one in ends].count(Consumed.OURS) == 12
         events = PostgresEvents(databases[0])
-        from proxy.audit.encoder import encode
-        from proxy.audit.event import LogEntry
-
         await asyncio.gather(*(events.write([LogEntry(encode(event(at)), "w", at, "00")]) for at in range(9)))
         assert len(await events.events(Filter())) == 9
         assert (await schema_of(url)).problem() is None

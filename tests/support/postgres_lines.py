@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import pwd
 import shutil
 import socket
 import subprocess
@@ -53,23 +54,38 @@ async def counting(url: str) -> AsyncIterator[RoundTrips]:
     folder.cleanup()
 
 
-def _as_postgres() -> dict[str, str]:
-    return {"user": "postgres", "group": "postgres"} if os.geteuid() == 0 else {}
+def _as(owner: tuple[int, int]) -> dict[str, int]:
+    """Return what runs a program as a user: neither server runs as root."""
+    return {"user": owner[0], "group": owner[1]} if os.geteuid() == 0 else {}
+
+
+def _postgres_user() -> tuple[int, int]:
+    found = pwd.getpwnam("postgres") if os.geteuid() == 0 else pwd.getpwuid(os.geteuid())
+    return found.pw_uid, found.pw_gid
+
+
+def _answers(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+        if not (DEBIAN / "pg_isready").exists():
+            return True
+        asked = [DEBIAN / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(port)]
+        return subprocess.run(asked, check=False, timeout=PATIENCE).returncode == 0
+    return False
 
 
 def _wait_for(port: int, started: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + PATIENCE
     while True:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+        if _answers(port):
             return
-        assert started.poll() is None, started.communicate()
+        assert started.poll() is None, started.args
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
 
 @contextlib.contextmanager
-def running(program: Sequence[str | Path], port: int) -> Iterator[None]:
-    with subprocess.Popen(program, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, **_as_postgres()) as started:  # type: ignore[call-overload]
+def running(program: Sequence[str | Path], port: int, owner: tuple[int, int]) -> Iterator[None]:
+    with subprocess.Popen(program, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **_as(owner)) as started:  # type: ignore[call-overload]
         try:
             _wait_for(port, started)
             yield
@@ -78,12 +94,11 @@ def running(program: Sequence[str | Path], port: int) -> Iterator[None]:
             started.wait(PATIENCE)
 
 
-def _own(folder: Path) -> Path:
-    """Give a folder, and what is in it, to the user that runs the servers."""
+def _own(folder: Path, owner: tuple[int, int]) -> None:
+    """Give a folder, and what is in it, to the user that runs a server."""
     if os.geteuid() == 0:
         for path in (folder, *folder.rglob("*")):
-            shutil.chown(path, "postgres", "postgres")
-    return folder
+            os.chown(path, *owner)
 
 
 @contextlib.contextmanager
@@ -94,12 +109,15 @@ def pgbouncer(url: str, more: str = "") -> Iterator[str]:
         folder = Path(name)
         (folder / "users.txt").write_text('"postgres" ""\n')
         (folder / "bouncer.ini").write_text(
-            f"[databases]\n* = host={parse_qs(parts.query)['host'][0]} port=5432\n[pgbouncer]\nlisten_addr = 127.0.0.1\n"
-            f"listen_port = {port}\nunix_socket_dir =\nauth_type = trust\nauth_file = {folder}/users.txt\n"
+            f"[databases]\n* = host={parse_qs(parts.query)['host'][0]} port=5432\n"
+            f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\n"
+            f"unix_socket_dir =\nauth_type = trust\nauth_file = {folder}/users.txt\n"
             f"pool_mode = transaction\ndefault_pool_size = 3\n{more}\n"
         )
-        _own(folder)
-        with running([shutil.which("pgbouncer") or "pgbouncer", folder / "bouncer.ini"], port):
+        owner = Path(parse_qs(parts.query)["host"][0]).stat()
+        _own(folder, (owner.st_uid, owner.st_gid))  # who may reach the socket
+        program = [shutil.which("pgbouncer") or "pgbouncer", folder / "bouncer.ini"]
+        with running(program, port, (owner.st_uid, owner.st_gid)):
             yield f"postgresql://postgres@127.0.0.1:{port}{parts.path}"
 
 
@@ -113,10 +131,11 @@ def tls_postgres(authority: trustme.CA) -> Iterator[int]:
         certificate.cert_chain_pems[0].write_to_path(folder / "server.crt")
         certificate.private_key_pem.write_to_path(folder / "server.key")
         (folder / "server.key").chmod(0o600)
-        _own(folder)
+        owner = _postgres_user()
+        _own(folder, owner)
         data = folder / "data"
         made = [DEBIAN / "initdb", "-D", data, "-U", "postgres", "-A", "trust", "--no-sync"]
-        subprocess.run(made, check=True, capture_output=True, timeout=PATIENCE, **_as_postgres())  # type: ignore[call-overload]
+        subprocess.run(made, check=True, capture_output=True, timeout=PATIENCE, **_as(owner))  # type: ignore[call-overload]
         (data / "pg_hba.conf").write_text("hostssl all all 127.0.0.1/32 trust\n")
         options = {
             "ssl": "on",
@@ -128,5 +147,5 @@ def tls_postgres(authority: trustme.CA) -> Iterator[int]:
             "fsync": "off",
         }
         flags = [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
-        with running([DEBIAN / "postgres", "-D", data, *flags], port):
+        with running([DEBIAN / "postgres", "-D", data, *flags], port, owner):
             yield port
