@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import re
+import resource
 import sys
 import tempfile
 import time
 from itertools import batched
 from pathlib import Path
 
+from bench.audit import processor_seconds
 from bench.events import make
 from proxy.audit.chain_reader import StoreChains
 from proxy.audit.encoder import encode
@@ -48,7 +50,8 @@ async def fill(store: Events, count: int, now: float) -> None:
     await asyncio.gather(*pending)
 
 
-async def measure(url: str | None, state_dir: Path, count: int) -> None:
+async def measure(postgres: Postgres | None, state_dir: Path, count: int) -> None:
+    url = postgres.new_database() if postgres else None
     store, now = open_events(url, state_dir, timeout=3600), time.time()
     if url:
         await store.database.execute("SELECT interlock_make_partitions(current_date - 31, current_date + 2)")
@@ -62,23 +65,37 @@ async def measure(url: str | None, state_dir: Path, count: int) -> None:
         connection = await connect(url, 3600)
         await connection.execute("VACUUM ANALYZE events")
         await connection.close()
-    await _verify(store, url or state_dir / STORE_FILE, count)
+    await _verify(store, url or state_dir / STORE_FILE, count, postgres)
     await _ask(store, now, postgres=bool(url))
     await store.close()
 
 
-async def _verify(store: Events, source: str | Path, count: int) -> None:
+async def _verify(store: Events, source: str | Path, count: int, postgres: Postgres | None) -> None:
     for processes in (1, 2):
-        started = time.perf_counter()
+        started, own, server = (
+            time.perf_counter(),
+            _own_seconds(),
+            processor_seconds(postgres.folder) if postgres else 0.0,
+        )
         with open_pool(source, count, processes=processes) as pool:
             report = await verify(StoreChains(store), Evidence({}), fast=pool)
         assert (report.problems, report.checked) == ([], count)
-        print(f"verified with {processes} processes: {count / (time.perf_counter() - started):.0f} a second")
+        seconds = time.perf_counter() - started
+        print(f"verified with {processes} processes: {count / seconds:.0f} a second")
+        own = 1e6 * (_own_seconds() - own) / count
+        server = 1e6 * (processor_seconds(postgres.folder) - server) / count if postgres else 0.0
+        print(f"processor time by the event: {own:.1f} µs here, {server:.1f} µs in Postgres")
+
+
+def _own_seconds() -> float:
+    """Return the processor time of this process and of those that it started and that have ended."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 async def _ask(store: Events, now: float, *, postgres: bool) -> None:
     ready = (sql_dir() / "audit_queries.sql").read_text() if postgres else ""  # they are for psql and dashboards
-    for question, text in re.findall(r"^-- name: (\w+)\n(.*?)(?=^-- name|\Z)", ready, re.M | re.S):
+    for question, text in re.findall(r"^-- name: (\w+)\n(.*?)(?=^-- name|\Z)", ready, re.MULTILINE | re.DOTALL):
         times = []
         for _ in range(3):
             started = time.perf_counter()
@@ -101,7 +118,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             postgres = Postgres(f"{CONFIGURATION}max_wal_size = 4GB\n") if kind == "postgres" else None
             try:
-                asyncio.run(measure(postgres.new_database() if postgres else None, Path(folder), count))
+                asyncio.run(measure(postgres, Path(folder), count))
             finally:
                 if postgres:
                     postgres.stop()

@@ -1,10 +1,10 @@
-#!/usr/bin/env python3
 """Check a receipt of `interlock audit receipt`, with nothing but the standard library.
 
     python verify_receipt.py receipt.json --public-key audit.pem
 
-Exit code 0: a key that you trust signed the tree that holds these events. 1: the receipt proves nothing. 3: it is whole,
-but its key is taken from the receipt itself, since you gave none: compare the printed key id with one that you trust.
+Exit code 0: a key that you trust signed the tree that holds these events. 1: the receipt proves nothing. 3: it is
+whole, but its key is taken from the receipt itself, since you gave none: compare the printed key id with one that you
+trust.
 
 What is checked: each event's text leads by its proof (RFC 6962) to the root of its tree; the root's signature (Ed25519,
 RFC 8032) is that of the key; the number, the writer and the call in the text are those that the receipt names.
@@ -16,6 +16,9 @@ import hashlib
 import json
 import sys
 from pathlib import Path
+from typing import Any
+
+Point = tuple[int, int, int, int]
 
 PRIME = 2**255 - 19
 ORDER = 2**252 + 27742317777372353535851937790883648493
@@ -29,7 +32,7 @@ class BadReceiptError(Exception):
     """The receipt proves nothing; the message says why."""
 
 
-def recover_x(y, sign):
+def recover_x(y: int, sign: int) -> int:
     """Return the x of a point on the curve. Raises BadReceiptError where there is none."""
     square = (y * y - 1) * pow(CURVE_D * y * y + 1, PRIME - 2, PRIME) % PRIME
     x = pow(square, (PRIME + 3) // 8, PRIME)
@@ -40,7 +43,7 @@ def recover_x(y, sign):
     return PRIME - x if x % 2 != sign else x
 
 
-def decode_point(data):
+def decode_point(data: bytes) -> Point:
     """Return a point in extended coordinates."""
     number = int.from_bytes(data, "little")
     y, sign = number & (1 << 255) - 1, number >> 255
@@ -50,7 +53,7 @@ def decode_point(data):
     return x, y, 1, x * y % PRIME
 
 
-def add_points(one, other):
+def add_points(one: Point, other: Point) -> Point:
     """Add two points."""
     a = (one[1] - one[0]) * (other[1] - other[0]) % PRIME
     b = (one[1] + one[0]) * (other[1] + other[0]) % PRIME
@@ -60,7 +63,7 @@ def add_points(one, other):
     return e * f % PRIME, g * h % PRIME, f * g % PRIME, e * h % PRIME
 
 
-def multiply(scalar, point):
+def multiply(scalar: int, point: Point) -> Point:
     """Multiply a point by a number."""
     result = (0, 1, 1, 0)
     while scalar:
@@ -70,7 +73,7 @@ def multiply(scalar, point):
     return result
 
 
-def signature_fits(public, signature, text):
+def signature_fits(public: bytes, signature: bytes, text: bytes) -> bool:
     """Return whether `signature` is that of the Ed25519 key `public` over `text`."""
     if len(public) != 32 or len(signature) != 64:
         return False
@@ -87,7 +90,7 @@ def signature_fits(public, signature, text):
     return same_x and (left[1] * right[2] - right[1] * left[2]) % PRIME == 0
 
 
-def root_from_proof(leaf, index, size, proof):
+def root_from_proof(leaf: bytes, index: int, size: int, proof: list[str]) -> bytes:
     """Return the root of a tree of RFC 6962 that a proof leads to."""
     rest, last, found = list(proof), size - 1, leaf
     if type(index) is not int or type(size) is not int or not 0 <= index < size:
@@ -104,7 +107,7 @@ def root_from_proof(leaf, index, size, proof):
     return found
 
 
-def check_tree(tree, public):
+def check_tree(tree: dict[str, Any], public: bytes) -> None:
     """Raise BadReceiptError unless the key signed this tree."""
     for name in ("writer", "day", "root", "time", "key"):
         if not isinstance(tree[name], str) or tree[name].split() != [tree[name]]:
@@ -115,7 +118,7 @@ def check_tree(tree, public):
         raise BadReceiptError(f"the signature of the tree of {tree['day']} is wrong")
 
 
-def check_event(event, trees, call_id):
+def check_event(event: dict[str, Any], trees: list[dict[str, Any]], call_id: str) -> dict[str, Any]:
     """Raise BadReceiptError unless the event is in its tree, at its number, and of the call."""
     tree, text = trees[event["tree"]], json.loads(event["body"])
     leaf = hashlib.sha256(b"\x00" + event["body"].encode()).digest()
@@ -129,19 +132,19 @@ def check_event(event, trees, call_id):
     return text
 
 
-def key_id(public):
+def key_id(public: bytes) -> str:
     return hashlib.sha256(public).hexdigest()[:16]
 
 
-def read_pem(path):
+def read_pem(path: str) -> bytes:
     data = base64.b64decode("".join(line for line in Path(path).read_text().split("\n") if "-----" not in line))
     if not data.startswith(PEM_HEAD) or len(data) != len(PEM_HEAD) + 32:
         raise BadReceiptError(f"{path} is no Ed25519 public key")
     return data[len(PEM_HEAD) :]
 
 
-def check(receipt, trusted):
-    """Return the events of a receipt. `trusted`: public keys; without any, those of the receipt. Raises BadReceiptError."""
+def check(receipt: dict[str, Any], trusted: list[bytes]) -> list[dict[str, Any]]:
+    """Return the events of a receipt. `trusted`: public keys; without any, its own. Raises BadReceiptError."""
     if receipt.get("version") != 1 or receipt.get("kind") != "interlock-receipt" or not receipt.get("events"):
         raise BadReceiptError("it is no receipt of version 1 with events")
     keys = {key_id(key): key for key in trusted or [base64.b64decode(one) for one in receipt["keys"].values()]}
@@ -152,7 +155,7 @@ def check(receipt, trusted):
     return [check_event(event, receipt["trees"], receipt["call_id"]) for event in receipt["events"]]
 
 
-def main():
+def main() -> int:
     """Check one receipt."""
     parser = argparse.ArgumentParser(description="Check a receipt of `interlock audit receipt`.")
     parser.add_argument("receipt", type=Path)
