@@ -198,10 +198,14 @@ class Registrar:
     """Registers writers in the store before their first event is shipped, and takes checkpoints there."""
 
     def __init__(self, store: Events, signer: CheckpointSigner) -> None:
-        self._registry = WriterRegistry(store.database, adopts=store.proxies_read)
+        self._store = store
         self._signer = signer
         self._known: set[str] = set()
         self._end: Head | None = None
+
+    @property
+    def _registry(self) -> WriterRegistry:
+        return WriterRegistry(self._store.database, adopts=self._store.proxies_read)
 
     async def ensure(self, source: LogSource) -> None:
         """Register the writer of a log, once. Raises RestoredError where the store has another history of it."""
