@@ -65,7 +65,7 @@ async def test_what_cannot_be_read_is_never_good(settings: Settings, monkeypatch
     def fail(_: object) -> None:
         raise RuntimeError("unforeseen")
 
-    monkeypatch.setattr(verification, "read_checkpoints", fail)
+    monkeypatch.setattr(verification, "read_evidence", fail)
     found = await verified(settings)
     assert found.verdict == "failed"
     assert "unforeseen" not in found.problem
