@@ -155,6 +155,10 @@ async def test_a_backend_that_is_ended_in_the_middle_is_one_try(
 
 
 LOOK_AGAIN = "SELECT pg_stat_clear_snapshot()"  # what others do is told as it was when a transaction first asked
+WAITING = """
+SELECT count(*) FROM pg_stat_activity
+WHERE datname = current_database() AND state = 'active' AND query LIKE '%UPDATE proposals%' AND pid <> pg_backend_pid()
+"""
 ENDED = """
 SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
 WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%UPDATE proposals%'
@@ -255,6 +259,10 @@ async def test_a_lock_that_is_held_is_waited_for_in_time_only(
     outcomes = await asyncio.gather(*(store.consume(commit(attempt=a)) for a in "abcdef"), return_exceptions=True)
     assert time.monotonic() - started < SOON
     assert {type(outcome) for outcome in outcomes} == {StoreUnavailableError}
+    async with asyncio.timeout(SOON):  # the server gives them up as well, so none takes effect later
+        while await other.fetchval(WAITING):
+            await other.execute(LOOK_AGAIN)
+            await asyncio.sleep(0.01)
     await lock.rollback()
     assert await direct.consume(commit(attempt="g")) is Consumed.OURS
     await store.close()
