@@ -2,7 +2,8 @@
 
 A state folder that was put back from a backup, or copied, would give numbers a second time: two histories of one
 writer, of which the store could keep only one. What was signed of the writer tells: in the checkpoint file, in second
-places and in the store. And a file that was copied is another file than the one that its log was begun in.
+places and in the store. And a file that was copied is another file than the one that its log was begun in. Where a
+shared store cannot be asked, a new writer begins too: to go on could make a second history that no store would take.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from proxy.audit.local_log_files import DaemonLog, RunLog, open_reader
 from proxy.audit.pipeline import checkpoint_copies, checkpoint_file
 from proxy.audit.signing_keys import AuditKeys
 from proxy.audit.writers import WriterRegistry, contradiction
-from proxy.errors import InterlockError
+from proxy.errors import InterlockError, SchemaError
 from proxy.store.open_store import open_database, store_exists
 from proxy.system.secret_files import write_private
 
@@ -58,7 +59,7 @@ def renew_if_restored(settings: Settings, path: Path, *, asks: bool = True) -> P
     """Move a log aside that was put back, so that a new writer begins; return where it is now. Its lock must be held.
 
     What is in it is shipped from there: the store ignores the events that it has. Never raises for a place that cannot
-    be asked: the shipper asks the store again before it ships anything.
+    be asked.
     """
     why = None
     if path.exists():
@@ -67,7 +68,7 @@ def renew_if_restored(settings: Settings, path: Path, *, asks: bool = True) -> P
     if why is None:
         return None
     aside = path.with_name(f"restored-{uuid_utils.uuid7()}.db")
-    log.warning("the state folder was put back or copied; a new writer begins", log=str(path), why=why, kept=str(aside))
+    log.warning("a new writer begins; the events of the old log are shipped", log=str(path), why=why, kept=str(aside))
     for end in SIDES:
         with contextlib.suppress(FileNotFoundError):
             path.with_name(f"{path.name}{end}").rename(aside.with_name(f"{aside.name}{end}"))
@@ -98,25 +99,34 @@ def _contradicted(settings: Settings, path: Path) -> str | None:
         if local_log_sql.read_state(connection) is None:
             return None
         head = local_log_sql.read_head(connection)
-        lines = _known_lines(settings, head.writer, head.seq)
+        lines, unasked = _known_lines(settings, head.writer, head.seq)
         keys = AuditKeys(settings.state_dir).public()
-        return contradiction(lines, keys, head, lambda seq: local_log_sql.read_link(connection, seq))
+        return contradiction(lines, keys, head, lambda seq: local_log_sql.read_link(connection, seq)) or unasked
 
 
-def _known_lines(settings: Settings, writer: str, seq: int) -> list[bytes]:
+def _known_lines(settings: Settings, writer: str, seq: int) -> tuple[list[bytes], str | None]:
+    """Return what was signed of a writer, and why a shared store could not be asked, if so."""
     file = checkpoint_file(settings)
     places: list[Callable[[], list[bytes]]] = [place.lines for place in checkpoint_copies(settings)]
     if file.exists():
         places.append(lambda: read_lines(file))
-    if store_exists(settings.postgres, settings.state_dir):
+    if not settings.postgres and store_exists(None, settings.state_dir):
         places.append(lambda: _stored_lines(settings, writer, seq))
     found: list[bytes] = []
+    unasked = None
     for lines in places:
         try:
             found += [line for line in lines() if writer.encode() in line]
         except InterlockError as error:
             log.warning("a place of checkpoints cannot be asked whether the state folder is current", error=str(error))
-    return found
+    if settings.postgres:
+        try:
+            found += _stored_lines(settings, writer, seq)
+        except SchemaError:
+            pass  # nothing starts on it; and the shipper asks again before it ships
+        except InterlockError as error:
+            unasked = f"the store cannot be asked whether it goes on from its last event ({error})"
+    return found, unasked
 
 
 def _stored_lines(settings: Settings, writer: str, seq: int) -> list[bytes]:

@@ -51,6 +51,7 @@ BROKEN = (
 
 # What a pooler in between says to statements that were prepared on another of its connections.
 POOLED = (asyncpg.DuplicatePreparedStatementError, asyncpg.InvalidSQLStatementNameError)
+MARK = "interlock.direct"  # a setting that no pooler knows: where the server has it, none is in between
 # URLs that lead to a pooler which gives each transaction another connection, such as PgBouncer.
 _POOLERS: set[str] = set()
 
@@ -67,14 +68,31 @@ async def _open(url: str, **options: Any) -> Any:
         options["ssl"] = ssl.create_default_context()
     if url not in _POOLERS:
         try:
-            return await asyncpg.connect(plain, **options)
+            connection = await asyncpg.connect(plain, **options)
         except asyncpg.ProtocolViolationError as error:
             if "startup parameter" not in str(error):
                 raise
             # PgBouncer refuses parameters that it cannot set again for each transaction.
-            _POOLERS.add(url)
+        else:
+            if await _has_our_settings(connection):
+                return connection
+            await connection.close(timeout=TIMEOUT)
+        _POOLERS.add(url)
     options["server_settings"] = {"application_name": "interlock"}
     return await asyncpg.connect(plain, **(options | {"statement_cache_size": 0}))
+
+
+async def _has_our_settings(connection: Link) -> bool:
+    """Return whether what was set at the start is in force: a pooler may take it and pass nothing on.
+
+    It must be known before the first statement: two processes give their prepared statements the same names, and
+    behind a pooler one would run the other's.
+    """
+    try:
+        async with connection.transaction():
+            return await connection.fetchval("SELECT current_setting($1, true)", MARK) == "on"
+    except POOLED:
+        return False
 
 
 @contextlib.asynccontextmanager
@@ -94,6 +112,7 @@ def _connect_options(timeout: float) -> dict[str, Any]:
         "command_timeout": timeout,
         "server_settings": {
             "application_name": "interlock",
+            MARK: "on",
             "jit": "off",  # costs more than it gives, where there are many partitions
             # The server stops what takes too long as well: else the locks of a proxy that vanished would stop every
             # other replica.

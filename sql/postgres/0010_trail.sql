@@ -13,6 +13,33 @@ COMMENT ON COLUMN audit_writers.writer IS 'The writer: one local log of one stat
 COMMENT ON COLUMN audit_writers.body IS 'What was registered, as one JSON object: writer, host, when it began, and the public key that signs for it.';
 COMMENT ON COLUMN audit_writers.chain IS 'The link of the registry''s hash chain.';
 
+-- Writers whose events are here already. A proxy may have no right to read events, so nobody could do this later; the next
+-- proxy that ships signs it. The links are those of `proxy/audit/event.py`.
+DO $$
+DECLARE
+    registry text := gen_random_uuid();
+    place bigint := 0;
+    tip bytea := sha256('\x696e7465726c6f636b2d636861696e2d3100'::bytea || convert_to('registry-' || registry, 'UTF8'));
+    known text;
+    entry text;
+BEGIN
+    FOR known IN
+        -- From one writer to the next by the index, however many events each has.
+        WITH RECURSIVE found (writer) AS (
+            SELECT min(writer) FROM events
+            UNION ALL
+            SELECT (SELECT min(e.writer) FROM events e WHERE e.writer > found.writer) FROM found
+            WHERE found.writer IS NOT NULL
+        )
+        SELECT writer FROM found WHERE writer IS NOT NULL
+    LOOP
+        place := place + 1;
+        entry := json_build_object('registry', registry, 'name', known, 'found', 'in the store');
+        tip := sha256(tip || int8send(place) || convert_to(entry, 'UTF8'));
+        INSERT INTO audit_writers VALUES (place, known, entry, encode(tip, 'hex'));
+    END LOOP;
+END $$;
+
 CREATE TABLE audit_checkpoints (
     writer text COLLATE "C" NOT NULL,
     kind   text NOT NULL,

@@ -6,11 +6,12 @@ import shutil
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from proxy.audit.event import Filter
 from proxy.audit.event_store import Events
 from proxy.audit.local_log import LOG_FILE
-from proxy.audit.local_log_files import log_states
+from proxy.audit.local_log_files import DaemonLog, log_states
 from proxy.audit.pipeline import open_signer
 from proxy.audit.restored import open_daemon_log, open_run_log, renew_if_restored
 from proxy.audit.ship_sources import OwnSource
@@ -107,15 +108,48 @@ def test_a_log_that_nobody_touched_goes_on(tmp_path: Path) -> None:
     assert (run.head.seq, run.path.name) == (0, "run-1.db")
 
 
-async def test_a_store_that_could_not_be_asked_takes_no_second_history(tmp_path: Path, events: Events) -> None:
-    """The store was away at the start: the shipper asks it before it ships, and then ships nothing."""
+AWAY = "postgresql://nobody@127.0.0.1:1/none"
+
+
+async def test_while_the_store_cannot_be_asked_a_new_writer_begins(
+    tmp_path: Path, where: tuple[str | None, Path], events: Events
+) -> None:
+    """The folder was overwritten in place, and the store was away at the start: no event stays behind for ever."""
+    chosen = settings(tmp_path, where[0])
+    first = write(chosen, 1, 2)
+    back_up(tmp_path, tmp_path / "backup")
+    write(chosen, 3)
+    await ship(chosen, events)
+    put_back(tmp_path / "backup", tmp_path)
+    (tmp_path / "checkpoints" / "checkpoints.jsonl").unlink()
+    with capture_logs() as told:
+        second = write(settings(tmp_path, AWAY), 9)
+    (line,) = [one for one in told if one["event"].startswith("a new writer begins")]
+    assert line["log_level"] == "warning"
+    assert "the store cannot be asked" in line["why"]
+    await ship(chosen, events)
+    found = sorted((entry.writer == second, entry.seq) for _, entry in await events.events(Filter()))
+    assert (second != first, found) == (True, [(False, 1), (False, 2), (False, 3), (True, 1)])
+    report = await verified(tmp_path, events)
+    assert (report.problems, report.checked) == ([], 4)
+    assert write(chosen, 10) == second, "with the store back, it goes on"
+
+
+def test_events_of_an_outage_are_kept_from_one_start_to_the_next(tmp_path: Path) -> None:
+    chosen = settings(tmp_path, AWAY)
+    assert len({write(chosen, number) for number in (1, 2, 3)}) == 3
+    assert sum(state.backlog for state in log_states(tmp_path).values()) == 3
+
+
+async def test_a_log_that_was_opened_unasked_makes_no_second_history(tmp_path: Path, events: Events) -> None:
+    """A hook does not wait for the store: the shipper asks before it ships, and then ships nothing."""
     chosen = settings(tmp_path)
     write(chosen, 1, 2)
     back_up(tmp_path, tmp_path / "backup")
     write(chosen, 3)
     await ship(chosen, events)
     put_back(tmp_path / "backup", tmp_path)
-    log = open_daemon_log(settings(tmp_path, "postgresql://nobody@127.0.0.1:1/none", checkpoint_file=tmp_path / "none"))
+    log = DaemonLog(tmp_path)
     log.record_later(event(9))
     own = OwnSource(log, "embedded")
     shipper = Shipper(Route(tmp_path, "embedded"), events, open_signer(chosen), own)

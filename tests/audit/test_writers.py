@@ -10,6 +10,7 @@ import pytest
 from proxy.audit.chain_reader import AllChains, LogChains, StoreChains
 from proxy.audit.checkpoint_signer import CheckpointSigner
 from proxy.audit.checkpoints import CHECKPOINT_FILE, by_writer
+from proxy.audit.encoder import encode
 from proxy.audit.event import Head, LogEntry, link, start
 from proxy.audit.event_store import Events
 from proxy.audit.open_events import open_events
@@ -19,8 +20,11 @@ from proxy.audit.verify import verify
 from proxy.audit.writers import KEY, WriterRegistry, contradiction, key_row, registered_keys
 from proxy.config import Settings
 from proxy.errors import AuditUnavailableError
+from proxy.store import migrate as migrate_module
+from proxy.store.migrate import migrations
+from proxy.store.postgres import migrate
 from tests.support.postgres import Postgres
-from tests.support.trail_fixture import START, execute, move, sign, signer, write
+from tests.support.trail_fixture import START, event, execute, move, sign, signer, write
 
 
 async def evidence(state_dir: Path, store: Events) -> Found:
@@ -180,3 +184,31 @@ def test_a_line_of_another_writer_contradicts_nothing(tmp_path: Path) -> None:
     lines = [one.line().encode() for one in mine.make("head", [Head("w", 1, "0" * 64)])]
     assert contradiction(lines, mine.public(), Head("w", 2, "1" * 64), lambda _: "2" * 64) is not None
     assert contradiction(lines, [], Head("w", 2, "1" * 64), lambda _: "2" * 64) is None, "nobody vouches for it"
+
+
+@pytest.mark.parametrize("writers", [0, 1, 3])
+async def test_a_migration_registers_the_writers_that_are_there(
+    writers: int, tmp_path: Path, postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A writer that ended before there was a registry never ships again, and yet is known."""
+    url, known = postgres.new_database(migrated=False), migrations("postgres")
+    monkeypatch.setattr(migrate_module, "migrations", lambda _: known[:9])
+    await migrate(url)
+    store = open_events(url, tmp_path)
+    for at in range(writers):
+        name, body = f"old-{at}", encode(event(at))
+        head = Head(name, 1, link(start(name).hash, 1, body))
+        await store.write([LogEntry(body, name, 1, head.hash)])
+        assert signer(tmp_path).sign("head", [head])
+    monkeypatch.undo()
+    assert [str(one) for one in await migrate(url)] == ["0010_trail"]
+    assert await problems(tmp_path, store) == ([], [])
+    write(tmp_path, [99])
+    await move(tmp_path, store)  # the first proxy that ships signs the registry
+    assert await problems(tmp_path, store) == ([], [])
+    rows = await WriterRegistry(store.database).rows()
+    assert [row.said("found") for row in rows] == ["in the store"] * writers + [None, None]
+    if writers:
+        await execute(store, "DELETE FROM audit_writers WHERE number = 1")
+        assert (await problems(tmp_path, store))[0], "what was found is held by what was signed"
+    await store.close()

@@ -14,7 +14,7 @@ from proxy.audit.event_store_postgres import PostgresEvents
 from proxy.core.proposals import Consumed, State
 from proxy.errors import StoreUnavailableError
 from proxy.store import postgres as module
-from proxy.store.postgres import PostgresDatabase, connect, is_pooled, migrate, schema_of
+from proxy.store.postgres import MARK, PostgresDatabase, connect, is_pooled, migrate, schema_of
 from proxy.store.proposal_store import Proposals
 from tests.store.test_proposal_store import NOW, commit, proposal
 from tests.support.postgres_lines import DEBIAN, counting, pgbouncer, tls_postgres
@@ -55,11 +55,12 @@ async def test_many_commits_at_once_have_one_winner(database_url: str) -> None:
         await store.close()
 
 
-TAKES_ALL = "ignore_startup_parameters = jit,statement_timeout,idle_in_transaction_session_timeout"
+TAKES_OURS = "ignore_startup_parameters = jit,statement_timeout,idle_in_transaction_session_timeout"
+TAKES_ALL = f"{TAKES_OURS},{MARK}"  # as poolers do that drop what they do not know
 
 
 @needs("pgbouncer")
-@pytest.mark.parametrize("more", ["", TAKES_ALL])
+@pytest.mark.parametrize("more", ["", TAKES_OURS, TAKES_ALL])
 async def test_a_transaction_pooler_may_be_in_between(more: str, database_url: str) -> None:
     with pgbouncer(database_url, more) as url:
         databases = [PostgresDatabase(url, timeout=PATIENCE) for _ in range(3)]
