@@ -90,7 +90,7 @@ async def _has_our_settings(connection: Link) -> bool:
     """
     try:
         async with connection.transaction():
-            return await connection.fetchval("SELECT current_setting($1, true)", MARK) == "on"
+            return bool(await connection.fetchval("SELECT current_setting($1, true) = 'on'", MARK))
     except POOLED:
         return False
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
@@ -163,7 +164,9 @@ async def test_whatever_is_done_to_a_store_both_ways_find_the_same(trail: Trail)
     moment = "to_timestamp(1)" if isinstance(trail.source, str) else "1"
     names = {"first": trail.first, "second": trail.second, "moment": moment}
     registry = await trail.store.database.fetch("SELECT number, writer, body, chain FROM audit_writers")
-    for what, change in CHANGES.items():
+    # The two stores differ in how they are read, not in what is found: Postgres has every fourth in `make test`.
+    every = 4 if isinstance(trail.source, str) and os.environ.get("TRAIL") != "full" else 1
+    for what, change in list(CHANGES.items())[::every]:
         changed = change.format(**names)
         await execute(trail.store, changed if moment != "1" else changed.replace("= false", "= 0"))
         slow, fast, _ = await trail.both()

@@ -79,9 +79,7 @@ async def test_a_transaction_pooler_may_be_in_between(more: str, database_url: s
         module._POOLERS.discard(url)
 
 
-@pytest.mark.skipif(
-    not DEBIAN.exists(), reason="SKIPPED FOR WANT OF postgresql-15: run scripts/system-packages as root"
-)
+@pytest.mark.skipif(not DEBIAN.exists(), reason="SKIPPED FOR WANT OF postgresql-15: run `make postgres-lines` as root")
 async def test_tls_is_as_strict_as_the_url_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     authority, stranger = trustme.CA(), trustme.CA()
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")

@@ -126,6 +126,33 @@ def test_an_export_is_verified(run: Run, state: Path, tmp_path: Path) -> None:
     assert "missing" in done.stdout
 
 
+def test_since_reads_what_came_after_what_was_verified_or_signed(run: Run, state: Path) -> None:
+    to_store(state)
+    assert run("audit", "verify").returncode == 0
+    write(state, [11, 12])
+    sign(state)
+    to_store(state)
+    done = run("audit", "verify", "--since", "last")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "10 events before --since were not read" in done.stdout
+    assert "2 events of 1 writer" in done.stdout
+    write(state, [13])
+    sign(state)
+    to_store(state)
+    change = "UPDATE events SET body = replace(body, 'deny', 'allow') WHERE seq IN (4, 13)"
+    tamper(state / "store" / "interlock.db", change)
+    for seq in (13, 4):  # what was verified before is not read; where a problem was found, all is read the next time
+        done = run("audit", "verify", "--since", "last", "--json")
+        (problem,) = summary(done)["problems"]  # type: ignore[misc]
+        assert (done.returncode, problem["seq"]) == (1, seq)
+
+
+@pytest.mark.parametrize("words", ["yesterday-ish", "-1d", ""])
+def test_a_since_that_is_no_time_is_refused(words: str, run: Run, state: Path) -> None:
+    to_store(state)
+    assert "--since" in complaint(run("audit", "verify", f"--since={words}"))
+
+
 def test_no_trail_is_told(run: Run) -> None:
     assert "there is no audit trail" in complaint(run("audit", "verify"))
 
