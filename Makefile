@@ -56,6 +56,11 @@ bypass: $(VENV)/.dev system-packages $(NODE) ## the whole bypass table: every se
 lane: $(VENV)/.dev ## made-up exchanges through the fast lane and without it, side by side; ARGS='--count 1000000' for a night, ARGS='--grammar 1000000' for its readers alone
 	$(BIN)/python scripts/lane_fuzz.py $(ARGS)
 
+.PHONY: postgres-lines
+postgres-lines: $(VENV)/.dev ## what lies between a proxy and its Postgres: PgBouncer, TLS, round trips; and every change that verification finds
+	@scripts/system-packages pgbouncer /usr/lib/postgresql/15/bin/postgres
+	TRAIL=full $(BIN)/python -m pytest -n 0 tests/store/test_postgres_lines.py tests/audit/test_range_check.py $(ARGS)
+
 .PHONY: check
 check: ## lint + types + tests: what CI runs
 	@$(MAKE) --no-print-directory --jobs 3 lint types test

@@ -28,7 +28,7 @@ from proxy.audit.local_log import LOG_FILE, LocalLog, open_log
 from proxy.audit.local_log_files import DaemonLog
 from proxy.audit.open_events import open_events
 from proxy.audit.shipper import Route, Shipper
-from proxy.audit.verify import verify
+from proxy.audit.verify import Evidence, verify
 from proxy.core.ids import new_id
 from proxy.core.model import AuditEvent
 from proxy.system import log_setup
@@ -96,7 +96,7 @@ async def ship(name: str, state_dir: Path, url: str | None, backlog: int) -> lis
     moved = await Shipper(Route(state_dir, "bench"), store, signer, None).move_left()
     shipped = Figure(f"{name}: events shipped", moved / (time.perf_counter() - started), "a second")
     started = time.perf_counter()
-    report = await verify(AllChains(LogChains(state_dir), StoreChains(store)), {})
+    report = await verify(AllChains(LogChains(state_dir), StoreChains(store)), Evidence({}))
     assert not report.problems
     verified = Figure(f"{name}: events verified", report.checked / (time.perf_counter() - started), "a second")
     await store.close()

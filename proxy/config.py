@@ -89,6 +89,15 @@ def _command(value: str) -> str:
     return value
 
 
+def _copies(value: tuple[str, ...]) -> tuple[str, ...]:
+    for one in value:
+        if one.startswith(("postgres://", "postgresql://")):
+            check_database_url(one)
+        elif not one or "://" in one:
+            raise ValueError("write paths of files, of folders (ending in /), or URLs postgresql://…")
+    return value
+
+
 def _database_url(value: SecretStr) -> SecretStr:
     check_database_url(value.get_secret_value())
     return value
@@ -98,7 +107,7 @@ type Seconds = Annotated[float, Field(gt=0, le=86_400)]
 type Size = Annotated[ByteSize, Field(ge=1024)]
 type UserPath = Annotated[Path, AfterValidator(Path.expanduser)]
 
-SECRETS = frozenset({"database_url"})  # values never shown in a message
+SECRETS = frozenset({"database_url", "checkpoint_copies"})  # values never shown in a message
 
 # What to write instead, for errors where pydantic's message does not say it.
 _HINTS = {
@@ -110,7 +119,7 @@ _HINTS = {
 }
 
 
-LISTS = ("large_uploads", "mcp_endpoints")
+LISTS = ("large_uploads", "mcp_endpoints", "checkpoint_copies")
 """Settings that are lists of texts."""
 
 
@@ -139,6 +148,12 @@ class Settings(BaseModel):
     )
     database_url: Annotated[SecretStr, AfterValidator(_database_url)] | None = Field(
         None, description="URL of a Postgres that several proxies share; default: a file in the state folder."
+    )
+    database_connections: int = Field(
+        8,
+        ge=1,
+        le=100,
+        description="Most connections to Postgres for calls, and as many for shipping, of each worker.",
     )
     upstream_ca: UserPath | None = Field(
         None, description="PEM file with more CA certificates to trust for upstream servers."
@@ -204,6 +219,9 @@ class Settings(BaseModel):
     checkpoint_command: Annotated[str, AfterValidator(_command)] | None = Field(
         None, description="Command that gets each signed checkpoint on stdin, to store it elsewhere."
     )
+    checkpoint_copies: Annotated[tuple[str, ...], AfterValidator(_copies)] = Field(
+        (), description="Second places for signed checkpoints: files, folders (ending in /) or URLs of other Postgres."
+    )
     checkpoint_seconds: Seconds = Field(30, description="Seconds between signed checkpoints while events arrive.")
     trace: Literal["off", "auto", "require"] = Field(
         "auto", description="Whether `interlock run` traces servers with strace: off, auto (if it works), or require."
@@ -268,6 +286,10 @@ class Settings(BaseModel):
     def postgres(self) -> str | None:
         """The database's URL with its password; None without a database."""
         return self.database_url.get_secret_value() if self.database_url else None
+
+    @field_serializer("checkpoint_copies", when_used="json")
+    def _show_checkpoint_copies(self, value: tuple[str, ...]) -> list[str]:
+        return [shown(one) if one.startswith(("postgres://", "postgresql://")) else one for one in value]
 
     @field_serializer("database_url", when_used="json")
     def _show_database_url(self, value: SecretStr | None) -> str | None:

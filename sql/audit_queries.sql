@@ -82,3 +82,59 @@ FROM events, jsonb_array_elements_text(shadow_rules) AS shadow
 WHERE kind = 'decided' AND shadow_rules IS NOT NULL AND ts > now() - interval '7 days'
 GROUP BY 1
 ORDER BY calls DESC;
+
+-- name: who_approved_what
+SELECT ts AS time, kind AS what, detail ->> 'operator' AS operator, agent, server, tool, proposal_id,
+    detail ->> 'reason' AS reason
+FROM events
+WHERE kind IN ('approved', 'rejected') AND ts > now() - interval '7 days'
+ORDER BY ts DESC
+LIMIT 200;
+
+-- name: first_use_by_agent
+-- Tools that an agent called today, and not in the thirty days before.
+WITH today AS (
+    SELECT agent, server, tool, min(ts) AS first_called, count(*) AS calls
+    FROM events
+    WHERE kind = 'decided' AND tool IS NOT NULL AND ts >= date_trunc('day', now())
+    GROUP BY agent, server, tool
+)
+SELECT * FROM today t
+WHERE NOT EXISTS (
+    SELECT 1 FROM events e
+    WHERE e.kind = 'decided' AND e.agent = t.agent AND e.tool = t.tool AND e.server IS NOT DISTINCT FROM t.server
+      AND e.ts < date_trunc('day', now()) AND e.ts >= date_trunc('day', now()) - interval '30 days'
+)
+ORDER BY first_called;
+
+-- name: daily_volume
+SELECT date_trunc('day', ts) AS day, count(*) AS calls, count(*) FILTER (WHERE decision = 'deny') AS denied,
+    count(DISTINCT agent) AS agents, count(DISTINCT tool) AS tools
+FROM events
+WHERE kind = 'decided' AND ts >= date_trunc('day', now()) - interval '7 days'
+GROUP BY 1
+ORDER BY 1;
+
+-- name: secrets_by_host
+SELECT e.server AS host, found ->> 'detector' AS detector, count(*) AS times, count(DISTINCT e.agent) AS agents, max(e.ts) AS last
+FROM events e, jsonb_array_elements(e.redactions) AS found
+WHERE e.redactions IS NOT NULL AND e.ts > now() - interval '7 days'
+GROUP BY 1, 2
+ORDER BY times DESC, 1, 2;
+
+-- name: difference_of_two_days
+-- Calls by agent and tool: yesterday beside the day before, the largest change first.
+SELECT agent, server, tool,
+    count(*) FILTER (WHERE ts < date_trunc('day', now()) - interval '1 day') AS day_before,
+    count(*) FILTER (WHERE ts >= date_trunc('day', now()) - interval '1 day') AS yesterday
+FROM events
+WHERE kind = 'decided' AND tool IS NOT NULL
+  AND ts >= date_trunc('day', now()) - interval '2 days' AND ts < date_trunc('day', now())
+GROUP BY agent, server, tool
+HAVING count(*) FILTER (WHERE ts < date_trunc('day', now()) - interval '1 day')
+    <> count(*) FILTER (WHERE ts >= date_trunc('day', now()) - interval '1 day')
+ORDER BY abs(
+    count(*) FILTER (WHERE ts < date_trunc('day', now()) - interval '1 day')
+    - count(*) FILTER (WHERE ts >= date_trunc('day', now()) - interval '1 day')
+) DESC, agent, server, tool
+LIMIT 100;

@@ -27,11 +27,16 @@ LIMIT = 1000
 CLOSE = 1e-3  # seconds; a database stores microseconds
 _LAST_NUMBER = (1 << 63) - 1
 _VALUES = frozenset(VALUES)
-_COMPARED = ("kind", *TEXTS, *FLAGS, *NUMBERS, *VALUES, "result_size")  # in the order of the query `chain_page`
+COMPARED = ("kind", *TEXTS, *FLAGS, *NUMBERS, *VALUES, "result_size")  # in the order of the query `chain_page`
 
 # An event's number, id and time. One of them is not enough: somebody who tampers may repeat a number, or an id.
 type Position = tuple[int, str, float]
-START: Position = (0, "", 0.0)
+START: Position = (-(1 << 62), "", 0.0)  # before any number that somebody may put in
+
+
+def behind(seq: int) -> Position:
+    """Return the position behind every event up to number `seq`."""
+    return seq + 1, "", 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +62,9 @@ class Chains(Protocol):
     async def page(self, writer: str, after: Position) -> list[ChainedEvent]:
         """Return up to LIMIT events of a writer behind a position, in order."""
 
+    async def stored(self, writer: str) -> int:
+        """Return the number of the last event of a writer that is in a store; 0 where there is none."""
+
     async def unchained(self) -> str | None:
         """Return the id of an event that belongs to no chain, if there is one."""
 
@@ -72,9 +80,13 @@ class StoreChains:
         found = []
         for row in await self._database.fetch(SQL["chain_page"], writer, *after, LIMIT):
             body, name, seq, chain, event_id, time, *columns = row
-            wrong = None if _agree(body, event_id, time, columns) else _wrong_column(body, event_id, time, columns)
+            wrong = None if _agree(body, event_id, time, columns) else wrong_column(body, event_id, time, columns)
             found.append(ChainedEvent(LogEntry(body, name, seq, chain), event_id, wrong, time))
         return found
+
+    async def stored(self, writer: str) -> int:
+        ((last,),) = await self._database.fetch(SQL["last_stored"], writer)
+        return last or 0
 
     async def unchained(self) -> str | None:
         found = await self._database.fetch(SQL["find_unchained"])
@@ -112,8 +124,13 @@ class LogChains:
         if writer not in self._paths:
             return []
         with open_reader(self._paths[writer]) as connection:
-            found = local_log_sql.page(connection, writer, after[0], LIMIT, rejected=True)
+            # A position without an id is in front of its number, which then counts.
+            number = after[0] if after[1] else after[0] - 1
+            found = local_log_sql.page(connection, writer, number, LIMIT, rejected=True)
         return [ChainedEvent(entry, event_id(entry.body)) for entry in found]
+
+    async def stored(self, writer: str) -> int:  # noqa: ARG002  a log is no store
+        return 0
 
     async def unchained(self) -> str | None:
         return None  # a log gives each event its link when it writes it
@@ -147,6 +164,9 @@ class AllChains:
         if page:
             self._last[writer] = page[-1].entry
         return page
+
+    async def stored(self, writer: str) -> int:
+        return await self._store.stored(writer)
 
     async def unchained(self) -> str | None:
         return await self._store.unchained()
@@ -192,6 +212,9 @@ class ExportedChains:
         # The line's number in place of the time: it distinguishes two copies of one line.
         return [ChainedEvent(LogEntry(*row[:4]), row[4], time=row[5]) for row in rows]
 
+    async def stored(self, writer: str) -> int:  # noqa: ARG002  a file is no store
+        return 0
+
     async def unchained(self) -> str | None:
         return self._loose
 
@@ -210,7 +233,7 @@ def _number(event: ChainedEvent) -> int:
 
 
 def _agree(body: str, event_id: str, time: float, columns: Sequence[Any]) -> bool:
-    """Return whether columns are plainly what the text says. False decides nothing: `_wrong_column` does."""
+    """Return whether columns are plainly what the text says. False decides nothing: `wrong_column` does."""
     try:
         said = json.loads(body)
         if said["event_id"] != event_id or abs(time - said["time"]) > CLOSE:
@@ -220,13 +243,13 @@ def _agree(body: str, event_id: str, time: float, columns: Sequence[Any]) -> boo
         return all(
             column == said.get(name)
             or (column is not None and name in _VALUES and _equal(json.loads(column), said[name]))
-            for name, column in zip(_COMPARED, columns, strict=True)
+            for name, column in zip(COMPARED, columns, strict=True)
         )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return False
 
 
-def _wrong_column(body: str, event_id: str, time: float, columns: Sequence[Any]) -> str | None:
+def wrong_column(body: str, event_id: str, time: float, columns: Sequence[Any]) -> str | None:
     """Return the column that differs from what a store reads from the text; None where all agree."""
     try:
         said: dict[str, Any] = json.loads(readable(body))
@@ -239,7 +262,7 @@ def _wrong_column(body: str, event_id: str, time: float, columns: Sequence[Any])
         detail = said.get("detail")
         named = detail.get("proposal_id") if isinstance(detail, dict) else None
         said["proposal_id"] = json.dumps(named) if named is not None and not isinstance(named, str) else named
-    pairs = zip(_COMPARED, columns, strict=True)
+    pairs = zip(COMPARED, columns, strict=True)
     return next((name for name, column in pairs if not _same(name, column, said.get(name))), None)
 
 

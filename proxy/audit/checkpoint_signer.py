@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from proxy.audit.checkpoint_places import CheckpointPlace
     from proxy.audit.event import Head
+    from proxy.audit.signing_keys import PublicKey
 
 log = structlog.get_logger("interlock.checkpoints")
 
@@ -34,7 +36,13 @@ class CheckpointSigner:
     """Signs checkpoints; adds them to a file, and gives them to a command on its standard input. Threads may use it."""
 
     def __init__(
-        self, state_dir: Path, file: Path, command: Sequence[str] = (), clock: Callable[[], float] = time.time
+        self,
+        state_dir: Path,
+        file: Path,
+        command: Sequence[str] = (),
+        clock: Callable[[], float] = time.time,
+        *,
+        copies: Sequence[CheckpointPlace] = (),
     ) -> None:
         self._keys = AuditKeys(state_dir)
         self._file = file
@@ -43,22 +51,48 @@ class CheckpointSigner:
         self._lock = threading.Lock()
         self._unwritten: list[Checkpoint] = []
         self._unsent: list[Checkpoint] = []
+        self._uncopied: list[tuple[CheckpointPlace, list[Checkpoint]]] = [(place, []) for place in copies]
+        self._unstored: list[Checkpoint] = []  # for the store: the shipper takes them there
         self.problem: str | None = None  # why checkpoints could not be written or sent, if so
 
     def sign(self, kind: Kind, heads: Sequence[Head]) -> bool:
-        """Sign heads of chains; return whether file and command took them. What they did not is sent again later."""
+        """Sign heads of chains; return whether every place took them. What one did not is sent there again later."""
         with self._lock:
             try:
-                now = self._clock()
-                made = [sign(self._keys, kind, head, now) for head in heads]
+                made = self.make(kind, heads)
             except (OSError, InterlockError) as error:
                 return self._failed(error)
+            self._unstored = [*self._unstored, *made][-MAX_UNSENT:]
             # Each has a queue of its own: where one fails, the other gets its checkpoints all the same.
             done = [self._deliver(lambda waiting: append(self._file, waiting), self._unwritten, made)]
             if self._command:
                 done.append(self._deliver(self._send, self._unsent, made))
+            done += [self._deliver(place.add, waiting, made) for place, waiting in self._uncopied]
             self.problem = None if all(done) else self.problem
             return all(done)
+
+    def make(self, kind: Kind, heads: Sequence[Head]) -> list[Checkpoint]:
+        """Return signed checkpoints, for the caller to store. Raises ConfigError or OSError where there is no key."""
+        now = self._clock()
+        return [sign(self._keys, kind, head, now) for head in heads]
+
+    def key(self) -> PublicKey:
+        """Return the public half of the key that signs. Raises ConfigError or OSError where there is none."""
+        return self._keys.current()
+
+    def public(self) -> list[PublicKey]:
+        return self._keys.public()
+
+    def take_unstored(self) -> list[Checkpoint]:
+        """Return what was signed since the last time, for the store."""
+        with self._lock:
+            taken, self._unstored = self._unstored, []
+        return taken
+
+    def put_back(self, taken: Sequence[Checkpoint]) -> None:
+        """Keep what the store did not take for the next time."""
+        with self._lock:
+            self._unstored = [*taken, *self._unstored][-MAX_UNSENT:]
 
     def _deliver(
         self, take: Callable[[list[Checkpoint]], None], waiting: list[Checkpoint], made: Sequence[Checkpoint]
@@ -66,7 +100,7 @@ class CheckpointSigner:
         waiting += made
         try:
             take(waiting)
-        except (OSError, subprocess.SubprocessError) as error:
+        except (OSError, InterlockError, subprocess.SubprocessError) as error:
             del waiting[:-MAX_UNSENT]  # the newest vouch for all events before them
             return self._failed(error)
         waiting.clear()

@@ -19,13 +19,13 @@ import re
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from proxy.audit.event import Head
 from proxy.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from proxy.audit.event import Head
     from proxy.audit.signing_keys import AuditKeys, PublicKey
 
 CHECKPOINT_FILE = "checkpoints/checkpoints.jsonl"  # below the state folder
@@ -57,6 +57,16 @@ class Checkpoint:
         return f"{self.kind} {self.writer} {self.seq} {self.hash} {self.time} {self.key}"
 
 
+class UnknownKey(str):
+    """Why a checkpoint proves nothing: a key signed it that is not trusted. It may be that of another machine."""
+
+    __slots__ = ()
+
+
+class UnknownKeyError(ValueError):
+    """A checkpoint that a key signed which is not known."""
+
+
 def sign(keys: AuditKeys, kind: Kind, head: Head, now: float) -> Checkpoint:
     """Return a checkpoint, signed with the key of the moment. Raises ConfigError or OSError where there is no key."""
     key_id, key = keys.signer()
@@ -66,12 +76,17 @@ def sign(keys: AuditKeys, kind: Kind, head: Head, now: float) -> Checkpoint:
 
 def append(path: Path, checkpoints: Sequence[Checkpoint]) -> None:
     """Add checkpoints to a file, durably and all or none; several processes may do so at once. Raises OSError."""
+    append_lines(path, [checkpoint.line() for checkpoint in checkpoints])
+
+
+def append_lines(path: Path, lines: Sequence[str]) -> None:
+    """Add lines to a file in the same way."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
         end = _cut_to_lines(handle)
-        rest = "".join(f"{checkpoint.line()}\n" for checkpoint in checkpoints).encode()
+        rest = "".join(f"{line}\n" for line in lines).encode()
         try:
             while rest:
                 rest = rest[os.write(handle, rest) :]
@@ -95,11 +110,16 @@ def _cut_to_lines(handle: int) -> int:
 
 def read(path: Path, keys: Sequence[PublicKey]) -> Iterator[Checkpoint | str]:
     """Yield the checkpoints of a file, or why one is not valid. Raises ConfigError where the file cannot be read."""
+    yield from parse(read_lines(path), str(path), keys)
+
+
+def read_lines(path: Path) -> list[bytes]:
+    """Return the lines of a file of checkpoints. Raises ConfigError where it cannot be read."""
     try:
         lines = path.read_bytes().split(b"\n")
     except OSError as error:
         raise ConfigError(f"the checkpoints in {path} cannot be read ({error.strerror})") from error
-    yield from parse(lines[:-1], str(path), keys)  # a last line without its end is just being written
+    return lines[:-1]  # a last line without its end is just being written
 
 
 def parse(lines: Iterable[bytes], name: str, keys: Sequence[PublicKey]) -> Iterator[Checkpoint | str]:
@@ -110,6 +130,8 @@ def parse(lines: Iterable[bytes], name: str, keys: Sequence[PublicKey]) -> Itera
             continue
         try:
             yield _checked(json.loads(line), known)
+        except UnknownKeyError as error:
+            yield UnknownKey(f"{name}, line {number}: {error}")
         except (ValueError, TypeError, RecursionError) as error:
             yield f"{name}, line {number}: {error}"
 
@@ -124,7 +146,7 @@ def _checked(value: Any, known: dict[str, PublicKey]) -> Checkpoint:
         raise ValueError("it is no checkpoint")
     key = known.get(made.key)
     if key is None:
-        raise ValueError(f"it is signed by key {made.key}, which is not known")
+        raise UnknownKeyError(f"it is signed by key {made.key}, which is not known")
     if not key.verifies(base64.b64decode(made.signature, validate=True), made.text()):
         raise ValueError("its signature is wrong")
     return made
@@ -137,16 +159,25 @@ class Signed:
     links: dict[int, str] = field(default_factory=dict[int, str])
     rejected: dict[int, str] = field(default_factory=dict[int, str])
     pruned: int = 0
+    times: dict[int, float] = field(default_factory=dict[int, float])  # when each number was signed as the head first
     conflict: int | None = None  # the number of an event for which two links were signed
 
     @property
     def last(self) -> int:
         return max(self.links, default=0)
 
+    def anchor(self, writer: str, since: float) -> Head | None:
+        """Return the last head that was signed before a time: every event since then comes behind it."""
+        seq = max((seq for seq, at in self.times.items() if at <= since), default=None)
+        return None if seq is None else Head(writer, seq, self.links[seq])
+
     def add(self, checkpoint: Checkpoint) -> None:
         # Two links for one number: the log was copied and continued twice, or a key signed a forged history.
         if self.links.setdefault(checkpoint.seq, checkpoint.hash) != checkpoint.hash:
             self.conflict = min(checkpoint.seq, self.conflict or checkpoint.seq)
+        if checkpoint.kind == "head":
+            at = float(checkpoint.time)
+            self.times[checkpoint.seq] = min(at, self.times.get(checkpoint.seq, at))
         if checkpoint.kind == "pruned":
             self.pruned = max(self.pruned, checkpoint.seq)
         elif checkpoint.kind == "rejected":

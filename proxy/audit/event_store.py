@@ -67,6 +67,7 @@ class Events(abc.ABC):
     sql: Queries  # the statements of this kind of database
     reads_columns = False  # whether the database itself reads columns from texts, and refuses a batch if it cannot
     unindexed = ""  # what in front of a column keeps an index of it from being used
+    proxies_read = False  # whether a proxy may read events; on a shared database it may have the right to INSERT alone
     parallel_batches = 1  # how many batches may be written at once with profit
 
     def __init__(self, database: Database) -> None:

@@ -32,6 +32,7 @@ def _insert_sql(rows: int) -> str:
 
 class SqliteEvents(Events):
     sql = Queries("events", "events_sqlite")
+    proxies_read = True
     # By the index of a name, all that match a pattern would be sorted by time before the first page is there.
     unindexed = "+"
 

@@ -21,7 +21,7 @@ from proxy.errors import AuditUnavailableError
 from proxy.system.secret_files import read_or_make_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from proxy.audit.local_log_sql import LogState
@@ -34,9 +34,14 @@ PAUSE = 0.05
 class HeldLog(LocalLog):
     """A LocalLog whose lock this process holds."""
 
-    def __init__(self, path: Path, held: IO[str], state_dir: Path, max_bytes: int) -> None:
+    def __init__(
+        self, path: Path, held: IO[str], state_dir: Path, max_bytes: int, before: Callable[[Path], object] | None = None
+    ) -> None:
+        """`before` is called with the path once the lock is held, before the log is opened."""
         self._held = held
         try:
+            if before is not None:
+                before(path)
             key = read_or_make_key(state_dir / "keys" / "digest.key", DIGEST_KEY_BYTES)
             super().__init__(path, max_bytes=max_bytes, digest_key=key)
         except BaseException:
@@ -51,19 +56,28 @@ class HeldLog(LocalLog):
 class DaemonLog(HeldLog):
     """The log of one worker of the daemon, and of commands that act for it while it does not run."""
 
-    def __init__(self, state_dir: Path, *, max_bytes: int = 1 << 30, worker: int = 1) -> None:
+    def __init__(
+        self,
+        state_dir: Path,
+        *,
+        max_bytes: int = 1 << 30,
+        worker: int = 1,
+        before: Callable[[Path], object] | None = None,
+    ) -> None:
         """Lock the file of a worker. Raises AuditUnavailableError where another process has it."""
         path = worker_log(state_dir, worker)
-        super().__init__(path, _wait_for_file(path), state_dir, max_bytes)
+        super().__init__(path, _wait_for_file(path), state_dir, max_bytes, before)
 
 
 class RunLog(HeldLog):
     """A LocalLog on the first file that no other run is writing to."""
 
-    def __init__(self, state_dir: Path, *, max_bytes: int = 1 << 30) -> None:
+    def __init__(
+        self, state_dir: Path, *, max_bytes: int = 1 << 30, before: Callable[[Path], object] | None = None
+    ) -> None:
         """Lock a file. Raises AuditUnavailableError where all are in use."""
         path, held = _take_free_file((state_dir / LOG_FILE).parent)
-        super().__init__(path, held, state_dir, max_bytes)
+        super().__init__(path, held, state_dir, max_bytes, before)
 
 
 def worker_log(state_dir: Path, worker: int) -> Path:

@@ -185,6 +185,12 @@ def read_head(connection: apsw.Connection) -> Head:
     return Head(writer, seq, tip)
 
 
+def read_link(connection: apsw.Connection, seq: int) -> str | None:
+    """Return the link of an event that the log still has."""
+    found = _rows(connection, SQL["find_link"], seq)
+    return found[0][0] if found else None
+
+
 def read_state(connection: apsw.Connection) -> LogState | None:
     """Return the state of a log; None where it is just being made or is from before there were chains."""
     if not _rows(connection, SQL["has_log_table"]):

@@ -17,11 +17,16 @@ EVENTS_TIMEOUT = 30.0
 
 
 def open_events(
-    database_url: str | None, state_dir: Path, *, timeout: float = EVENTS_TIMEOUT, in_thread: bool = True
+    database_url: str | None,
+    state_dir: Path,
+    *,
+    timeout: float = EVENTS_TIMEOUT,
+    in_thread: bool = True,
+    connections: int | None = None,
 ) -> Events:
     """Return the store of audit events, on connections of its own: a long query holds up no commit.
 
     A caller that may wait for a file itself passes `in_thread=False`.
     """
-    database = open_database(database_url, state_dir, timeout=timeout, in_thread=in_thread)
+    database = open_database(database_url, state_dir, timeout=timeout, in_thread=in_thread, connections=connections)
     return PostgresEvents(database) if database_url else SqliteEvents(database)

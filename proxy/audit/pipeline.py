@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from proxy.audit.checkpoint_places import open_place
 from proxy.audit.checkpoint_signer import CheckpointSigner, Watch
 from proxy.audit.checkpoints import CHECKPOINT_FILE
 from proxy.audit.decision_log import log_decisions
@@ -22,6 +23,7 @@ from proxy.system.database_url import shown
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from proxy.audit.checkpoint_places import CheckpointPlace
     from proxy.audit.local_log import LocalLog
     from proxy.config import Settings
     from proxy.core.interfaces import EventSink
@@ -47,7 +49,12 @@ class AuditPipeline:
             retention_days=None if settings.postgres else settings.retention_days,
         )
         self._shipping = ShippingThread(
-            route, lambda: open_events(settings.postgres, settings.state_dir, in_thread=False), signer, own
+            route,
+            lambda: open_events(
+                settings.postgres, settings.state_dir, in_thread=False, connections=settings.database_connections
+            ),
+            signer,
+            own,
         )
 
     @property
@@ -101,7 +108,12 @@ def destination(settings: Settings) -> str:
 
 def open_signer(settings: Settings) -> CheckpointSigner:
     command = shlex.split(settings.checkpoint_command or "")
-    return CheckpointSigner(settings.state_dir, checkpoint_file(settings), command)
+    places = checkpoint_copies(settings)
+    return CheckpointSigner(settings.state_dir, checkpoint_file(settings), command, copies=places)
+
+
+def checkpoint_copies(settings: Settings) -> list[CheckpointPlace]:
+    return [open_place(text, settings.state_dir) for text in settings.checkpoint_copies]
 
 
 def checkpoint_file(settings: Settings) -> Path:

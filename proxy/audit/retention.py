@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from proxy.audit.chain_reader import START, StoreChains
 from proxy.audit.verify import ChainProblem, ChainVerifier
+from proxy.audit.writers import Registrar
 from proxy.errors import AuditUnavailableError, ConfigError
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ async def prune(
     signer: CheckpointSigner,
     *,
     signed: Mapping[str, Signed] | None = None,
+    force: bool = False,
     step: float | None = None,
     clock: Callable[[], float] = time.time,
     progress: Callable[[int], None] = lambda _: None,
@@ -47,26 +49,44 @@ async def prune(
     """Delete what happened before a time, the beginning of each chain; `progress` is called with counts of events.
 
     With a `step`, no more is deleted than that many seconds' worth of each chain. `signed` is what checkpoints say; by
-    default those of the signer's own file. Raises AuditUnavailableError where nothing was deleted.
+    default those of the signer's own file. With `force`, nothing is verified. Raises AuditUnavailableError where
+    nothing was deleted, also because there is a writer that cannot be verified.
     """
     try:
         known = signer.signed() if signed is None else signed
     except ConfigError as error:
         raise AuditUnavailableError(f"nothing was pruned: {error}") from error
-    heads: list[Head] = []
-    problems: list[ChainProblem] = []
     chains = StoreChains(store)
-    for writer in await chains.heads():
-        head = await chains.last_old(writer, before, clock() + DAY, step)
-        problem = await _verify(store, head, known[writer], progress) if head is not None and writer in known else None
-        if problem is not None:
-            problems.append(problem)
-        elif head is not None:
-            heads.append(head)
+    ends = [await chains.last_old(writer, before, clock() + DAY, step) for writer in await chains.heads()]
+    heads = [head for head in ends if head is not None]
+    problems: list[ChainProblem] = []
+    if not force:
+        _require_signatures(heads, known)
+        found = {head: await _verify(store, head, known[head.writer], progress) for head in heads}
+        problems = [problem for problem in found.values() if problem is not None]
+        heads = [head for head in heads if found[head] is None]
     # Signed before anything is deleted: events that are gone without a signature look like tampering.
     if heads and not signer.sign("pruned", heads):
         raise AuditUnavailableError(f"nothing was pruned: no checkpoint of it could be written ({signer.problem})")
+    await Registrar(store, signer).deliver()
     return Pruned(await store.prune(before, heads), problems)
+
+
+def _require_signatures(heads: Sequence[Head], known: Mapping[str, Signed]) -> None:
+    """Raise AuditUnavailableError where events would be deleted that no checkpoint vouches for."""
+    for head in heads:
+        last = known[head.writer].last if head.writer in known else None
+        if last is None or last < head.seq:
+            what = (
+                "no checkpoint that can be trusted covers"
+                if last is None
+                else f"no checkpoint past event {last} covers"
+            )
+            raise AuditUnavailableError(
+                f"nothing was pruned: {what} writer {head.writer}, which has old events up to number {head.seq}. "
+                "It may be of another machine: give that machine's file with --checkpoints and its key with "
+                "--public-key, or delete them unverified with --force"
+            )
 
 
 async def _verify(store: Events, head: Head, signed: Signed, progress: Callable[[int], None]) -> ChainProblem | None:

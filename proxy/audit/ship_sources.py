@@ -70,17 +70,23 @@ class RecentEvents:
 class LogSource(abc.ABC):
     """A log to be emptied. Methods wait for the disk, and raise apsw.Error or AuditUnavailableError."""
 
+    ended = False  # whether nobody writes to it any more
+
     def __init__(self, path: Path, connection: apsw.Connection) -> None:
         self.path = path
         self.connection = connection
-        self._writer = local_log_sql.read_head(connection).writer
+        self.writer = local_log_sql.read_head(connection).writer
 
     def head(self) -> Head:
         return local_log_sql.read_head(self.connection)
 
+    def link_of(self, seq: int) -> str | None:
+        """Return the link of an event that is still in the log; None where it was moved."""
+        return local_log_sql.read_link(self.connection, seq)
+
     def read(self, limit: int, after: int = 0) -> Sequence[LogEntry]:
         """Return its oldest events, or those that come after a number."""
-        return local_log_sql.page(self.connection, self._writer, after, limit)
+        return local_log_sql.page(self.connection, self.writer, after, limit)
 
     def note(self, problem: str | None) -> None:
         """Store why it is not emptied; None: it is again."""
@@ -118,6 +124,8 @@ class OwnSource(LogSource):
 
 class LeftSource(LogSource):
     """A log that nobody writes to."""
+
+    ended = True
 
     def __init__(self, path: Path, clock: float) -> None:
         super().__init__(path, local_log_sql.connect(path, MAX_BYTES))

@@ -21,6 +21,7 @@ import structlog
 from proxy.audit.event import Head, LogEntry, Written
 from proxy.audit.retention import DAY, prune
 from proxy.audit.ship_sources import LogSource, OwnSource, left_behind, others
+from proxy.audit.writers import Registrar, RestoredError
 from proxy.errors import InterlockError
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class Shipper:
         self._route = route
         self._store = store
         self._signer = signer
+        self._registrar = Registrar(store, signer)
         self._looked = self._upkeep_at = float("-inf")
         self._pause = FIRST_PAUSE
         self._problem: str | None = None
@@ -84,8 +86,10 @@ class Shipper:
     async def round(self) -> int:
         """Ship what this process's log has, and every LEFT_SECONDS what others left; return how many events."""
         moved = await self._move(self.own) if self.own is not None else 0
+        await self._registrar.deliver()
         if time.monotonic() - self._looked >= LEFT_SECONDS:
             moved += await self.move_left()
+            await self._registrar.witness()
             self._looked = time.monotonic()
         await self._keep_up()
         return moved
@@ -99,16 +103,19 @@ class Shipper:
             try:
                 with left_behind(path, route.destination, time.time(), any_destination=route.adopts_all) as source:
                     if source is not None:
+                        await self._registrar.ensure(source)  # before it is signed: a log that was put back is not
                         # A process that was killed signed nothing: else its last events could be cut off unseen.
                         self._signer.sign("head", [source.head()])
                         while batch := await self._move(source):
                             moved += batch
-            except (apsw.Error, OSError) as error:
+            except (apsw.Error, OSError, RestoredError) as error:
                 log.warning("a log that was left behind cannot be shipped", path=str(path), error=str(error))
+        await self._registrar.deliver()
         return moved
 
     async def _move(self, source: LogSource) -> int:
         """Ship the oldest events of a log. While a full page is written, the next is read and the last deleted."""
+        await self._registrar.ensure(source)
         limit = BATCH * self._store.parallel_batches
         moved, last, rejected = 0, 0, dict[int, str]()
         page = source.read(limit)

@@ -2,38 +2,110 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from proxy.audit.checkpoints import Checkpoint, Signed, by_writer, parse, read
-from proxy.audit.pipeline import checkpoint_file
+from proxy.audit.checkpoints import Checkpoint, UnknownKey, by_writer, parse, read, read_lines
+from proxy.audit.pipeline import checkpoint_copies, checkpoint_file
 from proxy.audit.signing_keys import AuditKeys, read_public
+from proxy.audit.verify import Evidence
+from proxy.audit.writers import REGISTRY, WriterRegistry, registered_keys
 from proxy.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from proxy.audit.event_store import Events
+    from proxy.audit.signing_keys import PublicKey
+    from proxy.audit.writers import Registered
     from proxy.config import Settings
 
 TAIL_BYTES: Final = 64 << 10
 
 
-def read_checkpoints(
-    settings: Settings, files: Sequence[Path] = (), public_keys: Sequence[Path] = (), until: float | None = None
-) -> tuple[dict[str, Signed], list[str]]:
-    """Return what was signed, by writer, and what is wrong with lines that are not valid.
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was found signed: the evidence to verify against, bad lines, and how many lines unknown keys signed."""
 
-    By default with the file and the keys of the settings. Heads that were signed after `until` are left out. Raises
-    ConfigError where a file cannot be read.
+    evidence: Evidence
+    broken: list[str]
+    unknown: int = 0
+
+
+def read_checkpoints(
+    settings: Settings,
+    files: Sequence[Path] = (),
+    public_keys: Sequence[Path] = (),
+    until: float | None = None,
+    *,
+    registry: Sequence[Registered] | None = None,
+    stored: Sequence[bytes] = (),
+) -> Found:
+    """Return what was signed: in files, in the second places of the settings, and in lines that the store has.
+
+    By default with the file and the keys of the settings; keys that the registry has, and that are vouched for, count
+    too. Heads that were signed after `until` are left out. Raises ConfigError where a file cannot be read, and
+    StoreUnavailableError for a second place that does not answer: what cannot be compared is not verified.
     """
     chosen = files or [file for file in (checkpoint_file(settings),) if file.exists()]
     keys = read_public(public_keys) if public_keys else AuditKeys(settings.state_dir).public()
-    found = [one for file in chosen for one in read(file, keys)]
-    broken = [one for one in found if isinstance(one, str)]
+    own = [(str(file), read_lines(file)) for file in chosen]
+    copies = [] if files else [(place.name, place.lines()) for place in checkpoint_copies(settings)]
+    shared = [*copies, ("the store", list(stored))]
+    if registry:
+        known = by_writer(one for one in _parse_all([*own, *shared], keys) if isinstance(one, Checkpoint))
+        trusted = {key.key_id: key for key in (*registered_keys(registry, known), *keys)}
+        keys = list(trusted.values())
+    found = [*_parse_all(own, keys), *(one for one in _parse_all(shared, keys) if not isinstance(one, UnknownKey))]
     signed = [one for one in found if isinstance(one, Checkpoint)]
     # Rejected and pruned events are missing from an export of an earlier time as well: those always count.
-    heard = (one for one in signed if until is None or one.kind != "head" or float(one.time) <= until)
-    return by_writer(heard), broken
+    heard = [one for one in signed if until is None or one.kind != "head" or float(one.time) <= until]
+    unknown = [one for one in _parse_all(shared, keys) if isinstance(one, UnknownKey)]
+    strangers = _strangers(stored, {key.key_id for key in keys})
+    evidence = Evidence(by_writer(heard), registry, strangers)
+    return Found(evidence, [one for one in found if isinstance(one, str)], len(unknown))
+
+
+async def read_evidence(
+    settings: Settings,
+    store: Events | None,
+    files: Sequence[Path] = (),
+    public_keys: Sequence[Path] = (),
+    until: float | None = None,
+) -> Found:
+    """Return the same with what the store has: its registry of writers, and its checkpoints."""
+    if store is None:
+        return await asyncio.to_thread(read_checkpoints, settings, files, public_keys, until)
+    trail = WriterRegistry(store.database)
+    rows, lines = await trail.rows(), await trail.lines()
+    return await asyncio.to_thread(
+        lambda: read_checkpoints(settings, files, public_keys, until, registry=rows, stored=lines)
+    )
+
+
+def _parse_all(sources: Sequence[tuple[str, list[bytes]]], keys: Sequence[PublicKey]) -> list[Checkpoint | str]:
+    # A line that is in several places is checked once: a signature takes longer than all the rest.
+    seen: set[bytes] = set()
+    found: list[Checkpoint | str] = []
+    for name, lines in sources:
+        found += parse((b"" if line in seen else line for line in lines), name, keys)
+        seen.update(lines)
+    return found
+
+
+def _strangers(lines: Sequence[bytes], known: set[str]) -> frozenset[str]:
+    """Return the writers of which the store has lines that an unknown key signed."""
+    found: set[str] = set()
+    for line in lines:
+        with contextlib.suppress(ValueError, TypeError, KeyError):
+            said = json.loads(line)
+            if said["key"] not in known and not str(said["writer"]).startswith(REGISTRY):
+                found.add(str(said["writer"]))
+    return frozenset(found)
 
 
 def valid_checkpoints(settings: Settings) -> list[Checkpoint]:

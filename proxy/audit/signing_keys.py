@@ -41,6 +41,9 @@ class PublicKey:
             return False
         return True
 
+    def raw(self) -> bytes:
+        return self._key.public_bytes_raw()
+
     def pem(self) -> bytes:
         form = serialization.PublicFormat.SubjectPublicKeyInfo
         return self._key.public_bytes(serialization.Encoding.PEM, form)
@@ -66,6 +69,14 @@ class AuditKeys:
         public = PublicKey.of(key.public_key())
         self._publish(public)
         return public.key_id, key
+
+    def can_sign(self) -> bool:
+        """Return whether there is a private key; none is made."""
+        return self._private.exists()
+
+    def current(self) -> PublicKey:
+        """Return the public half of the key that signs. Raises as `signer` does."""
+        return PublicKey.of(self.signer()[1].public_key())
 
     def rotate(self) -> str:
         """Let a new key sign; the old one is destroyed, its public half stays. Return the new key's id."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from proxy.audit.local_log_files import RunLog
+from proxy.audit.restored import open_run_log
 from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, trail_settings
 from proxy.commands.terminal import escaped, print_json_lines, print_note, print_table
 from proxy.core.flows import Mark
@@ -73,7 +73,7 @@ def clear(
     settings, now, who = trail_settings(database_url, state_dir, config), time.time(), getpass.getuser()
     # Recorded first: what cannot be recorded is not cleared.
     detail = {"label": label, "by": who, "reason": reason}
-    with contextlib.closing(RunLog(settings.state_dir, max_bytes=settings.audit_log_limit)) as log:
+    with contextlib.closing(open_run_log(settings)) as log:
         event = AuditEvent(event_id=new_id(), kind="labels_cleared", time=now, agent=agent, detail=detail)
         log.record_later(event)
     cleared = _with_marks(settings, lambda marks: marks.clear(agent, label, who, now), 0)

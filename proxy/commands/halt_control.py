@@ -10,7 +10,7 @@ from pathlib import Path
 
 from proxy.admin_api.client import RemoteHalts
 from proxy.admin_api.halts import HaltControl
-from proxy.audit.local_log_files import DaemonLog
+from proxy.audit.restored import open_daemon_log
 from proxy.commands.options import ConfigFile, DatabaseUrl, StateDir, store_settings
 from proxy.commands.proposals import TokenFile
 from proxy.commands.review import find_token
@@ -76,7 +76,7 @@ async def open_stop_button(settings: Settings, token: str) -> AsyncIterator[Stop
     if operator is None:
         raise ConfigError("this is not an operator's token of this state folder; see `interlock operators list`")
     database = open_database(settings.postgres, settings.state_dir)
-    with contextlib.closing(DaemonLog(settings.state_dir, max_bytes=settings.audit_log_limit)) as sink:
+    with contextlib.closing(open_daemon_log(settings)) as sink:
         try:
             control = HaltControl(Halts(database), HaltFile(settings.state_dir), sink, origin="command")
             yield OwnHalts(control, operator)

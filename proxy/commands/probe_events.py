@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from proxy.audit.local_log_files import RunLog
+from proxy.audit.restored import open_run_log
 from proxy.core.ids import new_id
 from proxy.core.model import AuditEvent
 from proxy.gate.event_recorder import RECORDED
@@ -50,7 +50,7 @@ def record(settings: Settings, name: str, report: ProbeReport, now: float) -> No
     """Write one event for the probe and one for each finding. Raises AuditUnavailableError."""
     masker = open_masker(settings.state_dir)
     masker.prepare(())()
-    with contextlib.closing(RunLog(settings.state_dir, max_bytes=settings.audit_log_limit)) as log:
+    with contextlib.closing(open_run_log(settings)) as log:
         for event in _events(name, report, now, masker):
             log.record_later(event)
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from proxy.admin_api.client import RemoteReview
-from proxy.audit.local_log_files import DaemonLog
+from proxy.audit.restored import open_daemon_log
 from proxy.config import OPERATOR_TOKEN_ENV, Settings
 from proxy.core.approvals import NextCalls, Operator
 from proxy.core.model import JsonObject
@@ -73,7 +73,7 @@ async def open_review(settings: Settings, token: str) -> AsyncIterator[Review]:
     if operator is None:
         raise ConfigError("this is not an operator's token of this state folder; see `interlock operators list`")
     store = open_store(settings.postgres, settings.state_dir)
-    with contextlib.closing(DaemonLog(settings.state_dir, max_bytes=settings.audit_log_limit)) as sink:
+    with contextlib.closing(open_daemon_log(settings)) as sink:
         try:
             yield OwnReview(ProposalReview(store, sink, time.time), operator)
         finally:

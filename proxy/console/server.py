@@ -15,8 +15,8 @@ from proxy.admin_api.auth import ListenerName
 from proxy.admin_api.halts import HaltControl
 from proxy.admin_api.uvicorn_server import bounded_server
 from proxy.audit.live_tail import LiveTail
-from proxy.audit.local_log_files import RunLog
 from proxy.audit.pipeline import AuditPipeline
+from proxy.audit.restored import open_run_log
 from proxy.console.app import ConsoleApp
 from proxy.console.context import Console
 from proxy.console.door import Door
@@ -76,7 +76,7 @@ async def serve(
     settings: Settings, listener: socket.socket, policy: LivePolicy, *, owns_localhost: bool = False
 ) -> None:
     """Serve the console on `listener` until SIGTERM or SIGINT."""
-    audit = AuditPipeline(settings, RunLog(settings.state_dir, max_bytes=settings.audit_log_limit), adopts_all=False)
+    audit = AuditPipeline(settings, open_run_log(settings), adopts_all=False)
     try:
         await _serve(settings, listener, policy, audit.sink, owns_localhost=owns_localhost)
     finally:

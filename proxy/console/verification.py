@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from proxy.audit.signed_checkpoints import read_checkpoints
+from proxy.audit.signed_checkpoints import read_evidence
 from proxy.audit.verify import Report, expected, verify
 from proxy.errors import AuditUnavailableError, ConfigError, StoreUnavailableError
 
@@ -74,11 +74,11 @@ class Verification:
             progress.done += number
 
         try:
-            signed, broken = await asyncio.to_thread(read_checkpoints, self._settings)
-            progress.expected = expected(signed)
             async with self._trail.open() as reader:
-                report = await verify(reader.chains(), signed, advance)
-            progress.broken, progress.report = tuple(broken), report
+                found = await read_evidence(self._settings, reader.store)
+                progress.expected = expected(found.evidence.signed)
+                report = await verify(reader.chains(), found.evidence, advance)
+            progress.broken, progress.report = tuple(found.broken), report
         except (ConfigError, StoreUnavailableError, AuditUnavailableError) as error:
             progress.problem = str(error)
         except Exception as error:  # whatever it is, the page must not say that the trail is good, nor wait for ever

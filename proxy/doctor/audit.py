@@ -16,6 +16,7 @@ from proxy.doctor.findings import CheckResult, fail, ok, warn
 from proxy.errors import InterlockError, StoreUnavailableError
 from proxy.store.migrate import migrations
 from proxy.store.sqlite import STORE_FILE, check_version
+from proxy.system.database_url import unprotected_host
 from proxy.system.terminal_text import count
 
 if TYPE_CHECKING:
@@ -88,6 +89,9 @@ async def _postgres(url: str) -> list[CheckResult]:
 
     seen = await inspect_database(url)
     found = [ok("database", f"{seen.where} answers, Postgres {seen.version}")]
+    if host := unprotected_host(url):
+        mend = "add sslmode=verify-full to database_url, with sslrootcert=FILE or sslrootcert=system"
+        found.append(warn("database TLS", f"the connection to {host} may be in plain text, or to somebody else", mend))
     if seen.major < OLDEST_POSTGRES:
         found = [fail("database", f"{seen.where} is Postgres {seen.version}", f"use {OLDEST_POSTGRES} or newer")]
     if seen.problem:

@@ -36,15 +36,17 @@ async def inspect_database(url: str) -> DatabaseFacts:
     connection = await connect(url)
     try:
         # Its clock is compared with the middle of the round trip: a slow network alone must not look like skew.
-        before = time.time()
-        ((version, major, user, theirs),) = await connection.fetch(_SQL["server_facts"])
-        after = time.time()
-        schema = await read_schema(connection)
+        async with connection.transaction():  # a pooler gives each transaction one connection
+            before = time.time()
+            ((version, major, user, theirs),) = await connection.fetch(_SQL["server_facts"])
+            after = time.time()
+            schema = await read_schema(connection)
         facts = (shown(url), version, major, user, theirs - (before + after) / 2, after - before)
         if schema.problem():
             return DatabaseFacts(*facts, schema.problem(), len(schema.applied))
         tomorrow = dt.datetime.fromtimestamp(theirs, dt.UTC) + dt.timedelta(days=1)
-        (rights,) = await connection.fetch(_SQL["event_rights"], f"events_{tomorrow:%Y%m%d}")
+        async with connection.transaction():
+            (rights,) = await connection.fetch(_SQL["event_rights"], f"events_{tomorrow:%Y%m%d}")
         return DatabaseFacts(*facts, None, len(schema.applied), *rights)
     except Exception as error:
         raise unavailable(url, error) from error

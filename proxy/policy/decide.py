@@ -195,6 +195,12 @@ class CompiledPolicy:
         """Return what conditions are evaluated against for `call`."""
         return EvalContext(call.arguments or {}, call.tool or "", self._homes, history=call.history)
 
+    @property
+    def has_two_phase(self) -> bool:
+        """Whether a rule or a limit in force may ask for people or for a second phase, which needs the store."""
+        limits = (limit.rule for limit in self.limits.compiled)
+        return any(isinstance(one.rule, TwoPhaseRule) and not one.shadow for one in (*self.compiled, *limits))
+
     def applying(self, call: Call) -> Applying:
         """Return which labels, flows and questions about earlier calls apply to a call."""
         return self.plan_for(call).flows

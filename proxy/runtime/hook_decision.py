@@ -20,8 +20,8 @@ from proxy.system import log_setup  # before all others: it imports structlog wi
 
 # isort: split
 from proxy.agent.hook_formats import BLOCK, FORMATS, Answered, Asked, parse
-from proxy.audit.local_log_files import RunLog
 from proxy.audit.pipeline import AuditPipeline
+from proxy.audit.restored import open_run_log
 from proxy.config import Settings, load_settings
 from proxy.core.model import Answer, Call, Context, Decision, Forward, Outcome, Principal, Verdict
 from proxy.errors import ConfigError
@@ -110,7 +110,7 @@ def _decide(settings: Settings, format_: str) -> Answered:
 
 async def _ask(settings: Settings, asked: Asked) -> Answered:
     preloaded = preload(settings)
-    log = RunLog(settings.state_dir, max_bytes=settings.audit_log_limit)
+    log = open_run_log(settings, asks=False)
     audit = AuditPipeline(settings, log, adopts_all=False)
     database = open_database(settings.postgres, settings.state_dir)
     marks = open_marks(settings, database)

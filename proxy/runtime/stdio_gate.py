@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from proxy.audit.local_log_files import RunLog
+from proxy.audit.restored import open_run_log
 from proxy.gate.behaviour import Behaviour
 from proxy.runtime.wiring import Components
 from proxy.sandbox.sandbox_exec import MARK
@@ -55,7 +55,7 @@ class StdioGate:
             return 1
         components = Components(
             settings,
-            partial(RunLog, settings.state_dir, max_bytes=settings.audit_log_limit),
+            partial(open_run_log, settings),
             lambda _: runner.tools_changed(),
             server=context.server,
             preloaded=self.preloaded,

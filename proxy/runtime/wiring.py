@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("interlock.flows")
 READ_SECONDS = 1.0
+STORE_TRY_SECONDS = 4.0  # between two, and for each: so /readyz knows within 10 s
 SWEEP_SECONDS = 60.0
 
 
@@ -89,7 +90,8 @@ class Components:
         self.audit = AuditPipeline(settings, open_sink(), adopts_all=server is None)
         self.sink = wrap_sink(self.audit.sink)
         self.pins = PinFiles(settings.state_dir)
-        self._database = open_database(settings.postgres, settings.state_dir)
+        self.store_problem: str | None = None  # why calls of two-phase rules are refused, if so
+        self._database = open_database(settings.postgres, settings.state_dir, connections=settings.database_connections)
         self.store = Proposals(self._database)
         self.sampler = _open_sampler(settings)
         self.operators = OperatorTokens(settings.state_dir)
@@ -146,7 +148,22 @@ class Components:
         sweeps = (self.two_phase.sweep_forever(), self._sweep_marks())
         halts = (self.halt_watcher.watch(), tell_of_changes(self._database, HALTS_CHANNEL, self.halt_watcher.tell))
         limits = self.limits.maintain_forever()
-        await asyncio.gather(self.policy.watch(), pins, *sweeps, *halts, limits, *notices)
+        await asyncio.gather(self.policy.watch(), pins, *sweeps, *halts, limits, self._try_store(), *notices)
+
+    async def _try_store(self) -> None:
+        """Try the store every few seconds while a rule needs it, so that /readyz fails before a call does."""
+        while True:
+            if not self.policy.current().has_two_phase:
+                self.store_problem = None
+            else:
+                try:
+                    async with asyncio.timeout(STORE_TRY_SECONDS):
+                        await self.store.baseline("", "")  # what every proposal asks first
+                except (StoreUnavailableError, TimeoutError) as error:
+                    self.store_problem = str(error) or "no answer in time"
+                else:
+                    self.store_problem = None
+            await asyncio.sleep(STORE_TRY_SECONDS)
 
     async def _sweep_marks(self) -> None:
         """Delete expired marks every minute, where the policy makes any, until cancelled."""

@@ -32,7 +32,7 @@ from addons.tools_changed import Announcer
 from addons.websocket import WebsocketGate
 from proxy.admin_api.halts import HaltControl
 from proxy.admin_api.server import AdminApiServer
-from proxy.audit.local_log_files import DaemonLog
+from proxy.audit.restored import open_daemon_log
 from proxy.egress.guard import EgressGuard
 from proxy.errors import ConfigError
 from proxy.identity.ca import Authority
@@ -90,7 +90,7 @@ class Worker:
         self.shared_calls = SharedCalls(context.shared_calls) if context.shared_calls is not None else None
         self.components = Components(
             settings,
-            lambda: DaemonLog(settings.state_dir, max_bytes=settings.audit_log_limit, worker=context.number),
+            lambda: open_daemon_log(settings, context.number),
             self.announcer.tools_changed,
             self._report,
             preloaded=context.preloaded,
@@ -182,7 +182,9 @@ class Worker:
 
     def _report(self) -> None:
         version, problem = self.policy.current().version, self.policy.problem
-        self._context.channel.report(WorkerStatus(version, problem, self.components.audit.problem))
+        self._context.channel.report(
+            WorkerStatus(version, problem, self.components.audit.problem, self.components.store_problem)
+        )
 
     async def _drain(self) -> None:
         # Order: refuse new requests, stop accepting connections, then wait for the calls in flight.

@@ -38,6 +38,7 @@ class WorkerStatus:
     policy_version: str
     policy_problem: str | None = None
     log_problem: str | None = None
+    store_problem: str | None = None
 
 
 class Channel:

@@ -36,6 +36,8 @@ class Database(Protocol):
     because a broken connection looks the same before and after its commit.
     """
 
+    remote: bool = False  # whether each statement is a round trip
+
     async def fetch(self, sql: str, *values: Any) -> Sequence[Row]:
         """Run one statement that changes nothing and return its rows."""
         return await self.transaction(lambda connection: connection.fetch(sql, *values), read_only=True)

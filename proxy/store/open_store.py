@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -11,7 +11,7 @@ from proxy.store.proposal_store import Proposals
 from proxy.store.sqlite import STORE_FILE, TIMEOUT, SqliteDatabase
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine, Sequence
     from pathlib import Path
 
     from proxy.store.database import Database
@@ -25,14 +25,22 @@ def open_store(database_url: str | None, state_dir: Path) -> Proposals:
 
 
 def open_database(
-    database_url: str | None, state_dir: Path, *, timeout: float = TIMEOUT, in_thread: bool = True
+    database_url: str | None,
+    state_dir: Path,
+    *,
+    timeout: float = TIMEOUT,
+    in_thread: bool = True,
+    connections: int | None = None,
 ) -> Database:
-    """Return the database for a store; several stores may share one. `in_thread` is of a file alone."""
+    """Return the database for a store; several stores may share one. `in_thread` is of a file alone.
+
+    `connections`: how many it may open to a Postgres at most.
+    """
     if not database_url:
         return SqliteDatabase(state_dir / STORE_FILE, timeout=timeout, in_thread=in_thread)
-    from proxy.store.postgres import PostgresDatabase  # noqa: PLC0415  the driver is for those who have Postgres
+    from proxy.store.postgres import CONNECTIONS, PostgresDatabase  # noqa: PLC0415  only for those who have Postgres
 
-    return PostgresDatabase(database_url, timeout=timeout)
+    return PostgresDatabase(database_url, timeout=timeout, connections=connections or CONNECTIONS)
 
 
 async def tell_of_changes(database: Database, channel: str, on_change: Callable[[], None]) -> None:
@@ -45,6 +53,19 @@ async def tell_of_changes(database: Database, channel: str, on_change: Callable[
         await database.listen(channel, on_change)
 
 
+async def copy_out(
+    url: str,
+    sql: str,
+    values: Sequence[Any],
+    take: Callable[[bytes], Coroutine[Any, Any, None]],
+    timeout: float,  # noqa: ASYNC109
+) -> None:
+    """Give `take` what a query of a Postgres returns, as COPY's text. Raises StoreUnavailableError."""
+    from proxy.store.postgres import copy_rows  # noqa: PLC0415  the driver is for those who have Postgres
+
+    await copy_rows(url, sql, values, take, timeout)
+
+
 def store_exists(database_url: str | None, state_dir: Path) -> bool:
     """Return whether there is a store to read; one on Postgres is assumed to be there."""
     return bool(database_url) or (state_dir / STORE_FILE).exists()
@@ -55,6 +76,11 @@ async def check_at_start(database: Database) -> None:
 
     One that cannot be reached does not stop a start: calls that need it are refused until it is back.
     """
+    if host := getattr(database, "unprotected_host", None):
+        log.warning(
+            "the connection to Postgres may be in plain text, or to somebody else; add sslmode=verify-full to its URL",
+            host=host,
+        )
     try:
         await database.check()
     except SchemaError:

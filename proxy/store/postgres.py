@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any
+import ssl
+from typing import TYPE_CHECKING, Any, cast
 
 import asyncpg
 import structlog
@@ -16,10 +17,10 @@ import structlog
 from proxy.errors import StoreRefusedError, StoreUnavailableError
 from proxy.store.database import Database, Rollback, Row, Work
 from proxy.store.migrate import Migration, Schema, apply_missing, check_schema, read_schema
-from proxy.system.database_url import check_database_url, shown
+from proxy.system.database_url import check_database_url, shown, split_system_roots, unprotected_host
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 
     from asyncpg import Connection, Pool
     from asyncpg.pool import PoolConnectionProxy
@@ -32,7 +33,7 @@ TIMEOUT = 5.0
 CONNECTIONS = 8
 TRIES = 3
 PAUSE = 0.1
-IDLE_SECONDS = 60.0
+IDLE_SECONDS = 10.0  # a proxy that has nothing to do leaves the server's connections to others
 LISTEN_PAUSE = 1.0  # before a connection that ended is opened again
 _Y2K = 946_684_800  # Postgres counts from the year 2000
 _MICROSECONDS = 1_000_000
@@ -48,6 +49,62 @@ BROKEN = (
 )
 
 
+# What a pooler in between says to statements that were prepared on another of its connections.
+POOLED = (asyncpg.DuplicatePreparedStatementError, asyncpg.InvalidSQLStatementNameError)
+MARK = "interlock.direct"  # a setting that no pooler knows: where the server has it, none is in between
+# URLs that lead to a pooler which gives each transaction another connection, such as PgBouncer.
+_POOLERS: set[str] = set()
+
+
+def is_pooled(url: str) -> bool:
+    """Return whether a pooler was met at `url`: then every statement needs a transaction around it."""
+    return url in _POOLERS
+
+
+async def _open(url: str, **options: Any) -> Any:
+    """Connect; again without what a transaction pooler does not take, where one answers."""
+    plain, by_system = split_system_roots(url)
+    if by_system:
+        options["ssl"] = ssl.create_default_context()
+    if url not in _POOLERS:
+        try:
+            connection = await asyncpg.connect(plain, **options)
+        except asyncpg.ProtocolViolationError as error:
+            if "startup parameter" not in str(error):
+                raise
+            # PgBouncer refuses parameters that it cannot set again for each transaction.
+        else:
+            if await _has_our_settings(connection):
+                return connection
+            await connection.close(timeout=TIMEOUT)
+        _POOLERS.add(url)
+    options["server_settings"] = {"application_name": "interlock"}
+    return await asyncpg.connect(plain, **(options | {"statement_cache_size": 0}))
+
+
+async def _has_our_settings(connection: Link) -> bool:
+    """Return whether what was set at the start is in force: a pooler may take it and pass nothing on.
+
+    It must be known before the first statement: two processes give their prepared statements the same names, and
+    behind a pooler one would run the other's.
+    """
+    try:
+        async with connection.transaction():
+            return bool(await connection.fetchval("SELECT current_setting($1, true) = 'on'", MARK))
+    except POOLED:
+        return False
+
+
+@contextlib.asynccontextmanager
+async def _kept_together(url: str, connection: Link) -> AsyncIterator[None]:
+    """Keep the statements of the block on one connection of a pooler, where one is in between."""
+    if not is_pooled(url):
+        yield
+        return
+    async with connection.transaction():
+        yield
+
+
 def _connect_options(timeout: float) -> dict[str, Any]:
     milliseconds = str(int(timeout * 1000))
     return {
@@ -55,6 +112,7 @@ def _connect_options(timeout: float) -> dict[str, Any]:
         "command_timeout": timeout,
         "server_settings": {
             "application_name": "interlock",
+            MARK: "on",
             "jit": "off",  # costs more than it gives, where there are many partitions
             # The server stops what takes too long as well: else the locks of a proxy that vanished would stop every
             # other replica.
@@ -67,11 +125,30 @@ def _connect_options(timeout: float) -> dict[str, Any]:
 async def connect(url: str, timeout: float = TIMEOUT) -> Link:  # noqa: ASYNC109  the driver's own bound
     """Open one connection. Raises StoreUnavailableError where none is to be had in time."""
     try:
-        connection: Link = await asyncpg.connect(check_database_url(url), **_connect_options(timeout))
-        await _take_times_as_seconds(connection)
+        connection: Link = await _open(check_database_url(url), **_connect_options(timeout))
+        async with _kept_together(url, connection):
+            await _take_times_as_seconds(connection)
     except Exception as error:
         raise unavailable(url, error) from error
     return connection
+
+
+async def copy_rows(
+    url: str,
+    sql: str,
+    values: Sequence[Any],
+    take: Callable[[bytes], Coroutine[Any, Any, None]],
+    timeout: float,  # noqa: ASYNC109
+) -> None:
+    """Give `take` what a query returns, in COPY's text format, on a connection of its own."""
+    connection = await connect(url, timeout)
+    try:
+        async with _kept_together(url, connection):
+            await connection.copy_from_query(sql, *values, output=take, timeout=timeout)
+    except Exception as error:
+        raise unavailable(url, error) from error
+    finally:
+        await connection.close(timeout=TIMEOUT)
 
 
 async def _take_times_as_seconds(connection: Link) -> None:
@@ -106,7 +183,7 @@ async def _connected(url: str) -> AsyncIterator[Link]:
 
 
 async def schema_of(url: str) -> Schema:
-    async with _connected(url) as connection:
+    async with _connected(url) as connection, _kept_together(url, connection):
         return await read_schema(connection)
 
 
@@ -138,6 +215,8 @@ class _PostgresTransaction:
 class PostgresDatabase(Database):
     """A `database.Database` on Postgres. Nothing is connected before it is used; `timeout` bounds every use."""
 
+    remote = True
+
     def __init__(self, url: str, *, timeout: float = TIMEOUT, connections: int = CONNECTIONS) -> None:
         """Raise ValueError where `url` is none of Postgres."""
         self._url = check_database_url(url)
@@ -147,8 +226,14 @@ class PostgresDatabase(Database):
         self._fits = False
         self._closed = False
 
+    async def fetch(self, sql: str, *values: Any) -> Sequence[Row]:
+        return await self._within_time(self._until_unbroken(lambda _: self._run_alone(sql, values)))
+
+    async def execute(self, sql: str, *values: Any) -> Sequence[Row]:
+        return await self._within_time(self._until_unbroken(lambda _: self._run_alone(sql, values)))
+
     async def transaction[T](self, work: Work[T], *, read_only: bool = False) -> T:  # noqa: ARG002  readers block nobody here
-        return await self._within_time(self._until_unbroken(work))
+        return await self._within_time(self._until_unbroken(lambda retried: self._transact(work, retried=retried)))
 
     async def listen(self, channel: str, on_change: Callable[[], None]) -> None:
         """Call `on_change` for each notification on a channel, and whenever one may have been missed.
@@ -170,6 +255,11 @@ class PostgresDatabase(Database):
             except (*BROKEN, StoreUnavailableError, asyncpg.PostgresError, TimeoutError) as error:
                 log.debug("Postgres tells nothing", channel=channel, error=str(error))
             await asyncio.sleep(LISTEN_PAUSE)
+
+    @property
+    def unprotected_host(self) -> str | None:
+        """The remote host that events go to over a connection that may be in plain text."""
+        return unprotected_host(self._url)
 
     async def check(self) -> None:
         await self._within_time(self._try_connection())
@@ -204,14 +294,25 @@ class PostgresDatabase(Database):
         except (Exception, asyncio.CancelledError) as error:
             raise unavailable(self._url, error) from error
 
-    async def _until_unbroken[T](self, work: Work[T]) -> T:
+    async def _until_unbroken[T](self, attempt: Callable[[bool], Awaitable[T]]) -> T:
+        """Return what an attempt returns; it is told whether an earlier one may have been committed."""
         for number in range(1, TRIES):
             try:
-                return await self._transact(work, retried=number > 1)
+                return await attempt(number > 1)
+            except POOLED:
+                # A pooler that takes our parameters shows itself here. No statement of ours was run.
+                _POOLERS.add(self._url)
+                if self._pool is not None:
+                    await self._pool.expire_connections()
             except BROKEN as error:
                 log.warning("Postgres failed, trying again", store=shown(self._url), error=str(error) or repr(error))
                 await asyncio.sleep(PAUSE * number)
-        return await self._transact(work, retried=True)
+        return await attempt(True)
+
+    async def _run_alone(self, sql: str, values: Sequence[Any]) -> Sequence[Row]:
+        """Run one statement. By itself it is a transaction, in one round trip where three would do the same."""
+        async with self._connection() as connection, _kept_together(self._url, connection):
+            return await connection.fetch(sql, *values)
 
     async def _transact[T](self, work: Work[T], *, retried: bool) -> T:
         try:
@@ -235,7 +336,10 @@ class PostgresDatabase(Database):
                 min_size=0,
                 max_size=self._connections,
                 max_inactive_connection_lifetime=IDLE_SECONDS,
+                connect=cast("Any", _open),
                 init=self._prepare,
+                # Nothing to reset: no statement changes the session. asyncpg rolls back what was left open.
+                reset=_leave_as_it_is,
                 **_connect_options(self._timeout),
             )
         await self._pool
@@ -243,10 +347,15 @@ class PostgresDatabase(Database):
             yield connection
 
     async def _prepare(self, connection: Link) -> None:
-        await _take_times_as_seconds(connection)
-        if not self._fits:  # once: every new connection of the pool comes here
-            await check_schema(connection)
-            self._fits = True
+        async with _kept_together(self._url, connection):
+            await _take_times_as_seconds(connection)
+            if not self._fits:  # once: every new connection of the pool comes here
+                await check_schema(connection)
+                self._fits = True
+
+
+async def _leave_as_it_is(connection: Link) -> None:
+    """Do nothing."""
 
 
 def _forget(task: asyncio.Future[Any]) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 
 SQL = Queries("proposals")
+REMOTE_SQL = Queries("proposals_postgres")
 SWEEP_ROWS = 1000
 PROPOSE_TRIES = 5
 _PROPOSAL = tuple(field.name for field in fields(Proposal))
@@ -48,7 +49,17 @@ class Proposals:
 
     async def propose(self, proposal: Proposal, now: float) -> Proposal:
         """Store `proposal` and return it, or the one that already waits for the same call."""
+        # One statement where nothing is in the way; what it did before a connection broke is found below.
+        if self.database.remote and await self._inserted(proposal):
+            return proposal
         return await self.database.transaction(lambda connection: _propose(connection, proposal, now))
+
+    async def _inserted(self, proposal: Proposal) -> bool:
+        try:
+            row = _stored_row(proposal)
+        except (ValueError, TypeError, RecursionError) as error:
+            raise StoreUnavailableError(f"proposal {proposal.proposal_id!r} cannot be stored: {error}") from error
+        return bool(await self.database.execute(SQL["insert_proposal"], *row))
 
     async def awaited(self, server: str, tool: str, principal: str, arguments_hash: str, now: float) -> Proposal | None:
         key = call_key(server, tool, principal, arguments_hash)
@@ -94,6 +105,9 @@ class Proposals:
         return ApprovedCall(server, tool, proposal_id, principal, json.loads(arguments), unpack(operator), at)
 
     async def consume(self, commit: Commit) -> Consumed:
+        # One statement for the winner. Everybody else, and who cannot know after a broken connection, asks below.
+        if self.database.remote and await self.database.execute(REMOTE_SQL["commit_at_once"], *commit_row(commit)):
+            return Consumed.OURS
         return await self.database.transaction(lambda connection: _consume(connection, commit))
 
     async def commit(self, nonce: str) -> Commit | None:
@@ -147,10 +161,15 @@ class Proposals:
         return await self.database.transaction(work)
 
 
+def _stored_row(proposal: Proposal) -> tuple[Any, ...]:
+    key = call_key(proposal.server, proposal.tool, proposal.principal, proposal.arguments_hash)
+    return (*proposal_row(proposal), key, proposal.state in AWAITED)
+
+
 async def _propose(connection: Transaction, proposal: Proposal, now: float) -> Proposal:
     key = call_key(proposal.server, proposal.tool, proposal.principal, proposal.arguments_hash)
     waits = proposal.state in AWAITED
-    row = (*proposal_row(proposal), key, waits)
+    row = _stored_row(proposal)
     for _ in range(PROPOSE_TRIES):
         if waits:
             # One that has expired but was not swept yet would hold the unique index against the new one.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -25,6 +26,43 @@ def _fits(url: str) -> bool:
     hosts = parts.netloc.rpartition("@")[2].split(",")
     named = all(_HOST.fullmatch(host) for host in hosts)
     return named and parts.scheme in ("postgresql", "postgres") and url.isprintable() and not parts.fragment
+
+
+def split_system_roots(url: str) -> tuple[str, bool]:
+    """Return `url` without `sslrootcert=system`, and whether it was there. Raises ValueError where it checks no name.
+
+    As in libpq: the system's CAs vouch for a name, so a weaker `sslmode` than verify-full is a mistake.
+    """
+    parts = urlsplit(url)
+    query = parse_qsl(parts.query, keep_blank_values=True)
+    if ("sslrootcert", "system") not in query:
+        return url, False
+    if dict(query).get("sslmode", "verify-full") != "verify-full":
+        raise ValueError("sslrootcert=system needs sslmode=verify-full; leave sslmode out")
+    rest = [(key, value) for key, value in query if key not in ("sslrootcert", "sslmode")]
+    return parts._replace(query=urlencode(rest, safe="/:")).geturl(), True
+
+
+def unprotected_host(url: str) -> str | None:
+    """Return the remote host that `url` leads to over a connection that may be in plain text, or to anybody."""
+    parts = urlsplit(url)
+    query = dict(parse_qsl(parts.query))
+    if query.get("sslmode") in ("require", "verify-ca", "verify-full") or query.get("sslrootcert") == "system":
+        return None
+    hosts = [host for host in (query.get("host") or parts.netloc.rpartition("@")[2]).split(",") if host]
+    return next((host for host in hosts if not _is_local(host)), None)
+
+
+def _is_local(host: str) -> bool:
+    if host.startswith("/"):
+        return True  # a unix socket
+    name = host.rpartition("]")[0].lstrip("[") if host.startswith("[") else host.partition(":")[0]
+    if name == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
 
 
 def shown(url: str) -> str:

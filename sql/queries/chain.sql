@@ -21,6 +21,9 @@ FROM events
 WHERE writer = $1 AND seq >= $2 AND (seq, event_id, ts) > ($2, $3, $4)
 ORDER BY seq, event_id, ts LIMIT $5;
 
+-- name: last_stored
+SELECT max(seq) FROM events WHERE writer = $1;
+
 -- name: find_unchained
 SELECT event_id FROM events WHERE writer IS NULL OR seq IS NULL OR chain IS NULL ORDER BY ts LIMIT 1;
 
@@ -33,3 +36,9 @@ SELECT min(seq) FROM events WHERE writer = $1 AND ts >= $2 AND ts < $3;
 -- name: last_old
 SELECT seq, chain FROM events WHERE writer = $1 AND seq < $2 AND ts < $3 AND chain IS NOT NULL
 ORDER BY seq DESC LIMIT 1;
+
+-- name: numbers_of_day
+SELECT min(seq), max(seq) FROM events WHERE writer = $1 AND ts >= $2 AND ts < $3;
+
+-- name: chain_texts
+SELECT seq, body, chain FROM events WHERE writer = $1 AND seq > $2 AND seq <= $3 ORDER BY seq;

@@ -57,3 +57,12 @@ SELECT interlock_drop_events($1, $2, $3);
     tool ILIKE {pattern} OR agent ILIKE {pattern} OR server ILIKE {pattern} OR rule ILIKE {pattern}
     OR reason ILIKE {pattern} OR arguments::text ILIKE {json_pattern}
 )
+
+-- name: chain_rows
+-- A stretch of a writer's chain (proxy/audit/range_check.py). The columns behind the first five are those of `chain_page`.
+SELECT
+    seq, chain, body, event_id, extract(epoch FROM ts)::float8,
+    kind, call_id, proposal_id, agent, server, transport, revision, session, jsonrpc_id, method, tool, arguments_hash,
+    decision, reason, rule, policy_version, result_digest, outcome, authenticated, is_error, gate_ms, upstream_ms,
+    total_ms, arguments, rules, shadow_rules, redactions, detail, result_size
+FROM events WHERE writer = $1 AND seq >= $2 AND seq <= $3 ORDER BY seq;

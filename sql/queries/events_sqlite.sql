@@ -51,3 +51,12 @@ PRAGMA incremental_vacuum;
     OR coalesce(server, '') LIKE {pattern} ESCAPE '\' OR coalesce(rule, '') LIKE {pattern} ESCAPE '\'
     OR coalesce(reason, '') LIKE {pattern} ESCAPE '\' OR coalesce(arguments, '') LIKE {json_pattern} ESCAPE '\'
 )
+
+-- name: chain_rows
+-- A stretch of a writer's chain (proxy/audit/range_check.py). The columns behind the first five are those of `chain_page`.
+SELECT
+    seq, chain, body, event_id, ts,
+    kind, call_id, proposal_id, agent, server, transport, revision, session, jsonrpc_id, method, tool, arguments_hash,
+    decision, reason, rule, policy_version, result_digest, outcome, authenticated, is_error, gate_ms, upstream_ms,
+    total_ms, arguments, rules, shadow_rules, redactions, detail, result_size
+FROM events WHERE writer = ? AND seq >= ? AND seq <= ? ORDER BY seq;

@@ -32,6 +32,9 @@ INSERT INTO events (seq, body, chain) VALUES {rows};
 SELECT log.writer, coalesce(last.seq, log.moved), coalesce(last.chain, log.hash)
 FROM log LEFT JOIN (SELECT seq, chain FROM events ORDER BY seq DESC LIMIT 1) AS last;
 
+-- name: find_link
+SELECT chain FROM events WHERE seq = ?;
+
 -- name: state
 SELECT
     moved, moved_at, destination, problem, (SELECT count(*) FROM rejected),

@@ -13,7 +13,7 @@ from proxy.audit.chain_reader import START, AllChains, ExportedChains, LogChains
 from proxy.audit.encoder import encode
 from proxy.audit.event import Head, LogEntry
 from proxy.audit.event_store import Events
-from proxy.audit.verify import verify
+from proxy.audit.verify import Evidence, verify
 from proxy.core.model import AuditEvent, Finding
 from proxy.errors import ConfigError
 from tests.support.postgres import Postgres
@@ -205,7 +205,7 @@ async def lines(tmp_path: Path) -> list[dict[str, Any]]:
 async def checked(tmp_path: Path, lines: list[dict[str, Any]]) -> tuple[int, list[tuple[int | None, str]]]:
     file = tmp_path / "export.jsonl"
     file.write_text("".join(f"{json.dumps(line)}\n" for line in lines) + "\n")
-    report = await verify(ExportedChains(file), signed(tmp_path))
+    report = await verify(ExportedChains(file), Evidence(signed(tmp_path)))
     return report.checked, [(problem.seq, problem.what) for problem in report.problems]
 
 

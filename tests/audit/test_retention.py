@@ -49,7 +49,7 @@ async def test_what_is_not_what_it_was_stays(change: str, what: str, tmp_path: P
     assert (done.gone, [problem.what for problem in done.problems]) == (0, [what])
     assert await numbers(events) == left
     assert signed(tmp_path)[head.writer].pruned == 0
-    assert (await prune(events, START + 4, signer(tmp_path), signed={})).gone > 0
+    assert (await prune(events, START + 4, signer(tmp_path), signed={}, force=True)).gone > 0
 
 
 async def test_an_event_stays_as_long_as_one_before_it(tmp_path: Path, events: Events) -> None:

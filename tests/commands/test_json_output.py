@@ -53,6 +53,7 @@ RUN = {
     "interlock audit tail": [],
     "interlock audit export": [],
     "interlock audit verify": [],
+    "interlock audit receipt": ["{call}"],
     "interlock audit schema": [],
     "interlock audit prune": ["--before", "90d", "--yes"],
     "interlock audit rotate-key": [],

@@ -62,10 +62,10 @@ async def test_what_cannot_be_read_is_never_good(settings: Settings, monkeypatch
     found = await verified(settings)
     assert (found.verdict, "cannot be read" in found.problem) == ("failed", True)
 
-    def fail(_: object) -> None:
+    def fail(*_: object) -> None:
         raise RuntimeError("unforeseen")
 
-    monkeypatch.setattr(verification, "read_checkpoints", fail)
+    monkeypatch.setattr(verification, "read_evidence", fail)
     found = await verified(settings)
     assert found.verdict == "failed"
     assert "unforeseen" not in found.problem

@@ -89,3 +89,12 @@ def test_a_database_that_does_not_answer_is_told_without_its_password() -> None:
         Settings(state_dir=Path("/nowhere"), database_url="postgresql://u:hunter2@127.0.0.1:1/d")  # type: ignore[arg-type]
     )
     assert (found.state, "hunter2" in found.said) == ("fail", False)
+
+
+def test_a_connection_that_may_be_in_plain_text_is_told(database_url: str) -> None:
+    """The first of two hosts answers; the second is remote, and nothing in the URL asks for TLS."""
+    found = audit.database(Settings(state_dir=Path("/nowhere"), database_url=f"{database_url},db.invalid"))  # type: ignore[arg-type]
+    (told,) = [one for one in found if one.check == "database TLS"]
+    assert (told.state, "db.invalid may be in plain text" in told.said) == ("warn", True)
+    assert "sslmode=verify-full" in (told.mend or "")
+    assert "database TLS" not in at(database_url)

@@ -234,6 +234,9 @@ def _small_disk(path: Path) -> Iterator[None]:
         subprocess.run(["umount", "--lazy", str(path)], check=True)
 
 
+RUN = b"\x00__asyncpg_stmt_"  # a statement is run: most are transactions of their own
+
+
 @contextlib.contextmanager
 def _cutting(database_url: str, how: str, times: int) -> Iterator[Cutter]:
     """Run a cutter in a thread of its own: the one that asks is busy waiting."""
@@ -244,7 +247,7 @@ def _cutting(database_url: str, how: str, times: int) -> Iterator[Cutter]:
     def run[T](work: Callable[[], T]) -> T:
         return asyncio.run_coroutine_threadsafe(work(), loop).result(STEP_LIMIT)  # type: ignore[arg-type, return-value]
 
-    cutter = Cutter(database_url, how, times=times)  # type: ignore[arg-type]
+    cutter = Cutter(database_url, how, word=RUN, times=times)  # type: ignore[arg-type]
     run(cutter.__aenter__)
     try:
         yield cutter

@@ -107,3 +107,10 @@ def test_the_metrics_tell_of_workers_log_policy_and_build(world: World) -> None:
     assert samples["interlock_build_info"].labels.keys() == {"version", "python", "mitmproxy"}
     assert samples["interlock_resident_bytes"].labels == {"process": "worker-2"}
     assert samples["interlock_resident_bytes"].value > 0
+
+
+def test_a_store_that_two_phase_rules_need_is_part_of_being_ready(world: World) -> None:
+    world.slots[1].worker.report = WorkerStatus("v7", store_problem="no answer in time")
+    status, said = world.ask("/readyz")
+    assert (status, "two_phase" in said["not_ready"]) == (503, True)
+    assert "no answer in time" in said["not_ready"]["two_phase"]

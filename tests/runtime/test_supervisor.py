@@ -26,6 +26,7 @@ from tests.support.harness import (
     Interlock,
     ServerHandle,
     environment,
+    free_port,
     interlock_cli,
     send_raw,
     start_interlock,
@@ -268,3 +269,14 @@ def test_a_health_port_that_was_set_and_is_taken_stops_the_start_and_the_default
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE) == 0
     assert "health and metrics are not served" in (tmp_path / "stderr").read_text()
+
+
+TWO_PHASE = "version: 1\ndefault: allow\nrules:\n  - {id: pay, action: two_phase, tools: [pay]}\n"
+
+
+def test_a_proxy_whose_two_phase_rules_have_no_store_is_not_ready(tmp_path: Path) -> None:
+    flags = ["--database-url", f"postgresql://u@127.0.0.1:{free_port()}/none"]
+    with start_interlock(tmp_path, policy=TWO_PHASE, flags=flags) as interlock:
+        wait_until(lambda: health(interlock)[0] == 503)
+        wait_until(lambda: "two_phase" in json.loads(health(interlock)[1])["not_ready"])
+        assert "cannot be used" in json.loads(health(interlock)[1])["not_ready"]["two_phase"]

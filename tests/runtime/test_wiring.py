@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
 from proxy.audit.local_log_files import RunLog
 from proxy.config import Settings
@@ -16,9 +17,9 @@ from proxy.core.model import Answer, Context, Forward, Principal
 from proxy.errors import ConfigError, PolicyError
 from proxy.gate.tool_pins import approve
 from proxy.policy import reloader
-from proxy.runtime import pin_watcher
+from proxy.runtime import pin_watcher, wiring
 from proxy.runtime.wiring import Components
-from tests.support.harness import DENY_ALL_DANGER
+from tests.support.harness import DENY_ALL_DANGER, free_port
 from tests.support.proposal_fixture import new_proposal
 from tests.support.timeouts import PATIENCE
 from tests.support.trail_reader import read_trail
@@ -151,3 +152,28 @@ async def _until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE):
         while not holds():
             await asyncio.sleep(0.01)
+
+
+TWO_PHASE = "version: 1\ndefault: allow\nrules:\n  - {id: pay, action: two_phase, tools: [pay]}\n"
+
+
+async def test_a_store_that_two_phase_rules_need_is_tried(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wiring, "STORE_TRY_SECONDS", 0.05)
+    away = settings.model_copy(update={"database_url": SecretStr(f"postgresql://u@127.0.0.1:{free_port()}/none")})
+
+    async def problem_of(components: Components, *, wanted: bool) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while (components.store_problem is not None) is not wanted:
+                await asyncio.sleep(0.01)
+
+    settings.policy.write_text(TWO_PHASE)
+    async with built(away, Told()) as components, watched(components):
+        assert components.policy.current().has_two_phase
+        await problem_of(components, wanted=True)
+        settings.policy.write_text(DENY_ALL_DANGER)
+        components.policy.request_reload()
+        await problem_of(components, wanted=False)
+    settings.policy.write_text(TWO_PHASE)
+    async with built(settings, Told()) as components, watched(components):
+        await components.store.baseline("", "")
+        assert components.store_problem is None

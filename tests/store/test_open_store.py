@@ -46,6 +46,21 @@ async def test_a_start_does_not_wait_for_a_store_that_is_away(tmp_path: Path) ->
     await database.close()
 
 
+@pytest.mark.parametrize(("more", "told"), [("", True), ("?sslmode=prefer", True), ("?sslmode=require", False)])
+async def test_a_connection_that_may_be_in_plain_text_is_told_at_the_start(
+    more: str, told: bool, tmp_path: Path
+) -> None:
+    where = f"0.0.0.0:{free_port()}"  # this machine, by a name that says nothing of that
+    database = open_database(f"postgresql://u:s3cret@{where}/x{more}", tmp_path)
+    with structlog.testing.capture_logs() as logs:
+        await check_at_start(database)
+    found = [line for line in logs if "may be in plain text" in line["event"]]
+    expected = [("warning", where)] if told else []
+    assert [(line["log_level"], line["host"]) for line in found] == expected
+    assert "s3cret" not in str(logs)
+    await database.close()
+
+
 def test_without_postgres_its_driver_is_not_loaded() -> None:
     program = "import sys, proxy.store.open_store, proxy.commands.db; sys.exit('asyncpg' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], timeout=60, check=False).returncode == 0

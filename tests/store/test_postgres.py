@@ -22,6 +22,7 @@ from tests.support.postgres_cutter import Cutter, How
 from tests.support.timeouts import PATIENCE
 
 SOON = PATIENCE / 2
+NONCE = b"nonce-p1"  # in the values of the one statement that stores a proposal or a commit, and commits by itself
 
 
 @pytest.fixture
@@ -62,7 +63,7 @@ class TestABrokenConnection:
 
     async def test_a_nonce_has_its_right_owner(self, how: How, database_url: str, direct: Proposals) -> None:
         await direct.propose(proposal(state=State.PROPOSED), NOW)
-        async with Cutter(database_url, how) as line:
+        async with Cutter(database_url, how, word=NONCE) as line:
             store = patient(line.url)
             assert await store.consume(commit()) is Consumed.OURS
             await store.close()
@@ -79,7 +80,7 @@ class TestABrokenConnection:
         async def compete() -> None:
             theirs.append(await direct.consume(commit(attempt="theirs")))
 
-        async with Cutter(database_url, how, then=compete) as line:
+        async with Cutter(database_url, how, word=NONCE, then=compete) as line:
             store = patient(line.url)
             ours = await store.consume(commit(attempt="ours"))
             await store.close()
@@ -90,7 +91,7 @@ class TestABrokenConnection:
         assert (ours is Consumed.OURS) is (how == "after")
 
     async def test_a_proposal_is_kept_once(self, how: How, database_url: str, direct: Proposals) -> None:
-        async with Cutter(database_url, how) as line:
+        async with Cutter(database_url, how, word=NONCE) as line:
             store = patient(line.url)
             assert await store.propose(proposal(), NOW) == proposal()
             await store.close()
@@ -123,7 +124,7 @@ class TestABrokenConnection:
         self, how: How, database_url: str, direct: Proposals
     ) -> None:
         await direct.propose(proposal(state=State.PROPOSED), NOW)
-        async with Cutter(database_url, how, times=99) as line:
+        async with Cutter(database_url, how, word=NONCE, times=99) as line:
             store = patient(line.url)
             if how == "before":
                 with pytest.raises(StoreUnavailableError):
@@ -154,15 +155,19 @@ async def test_a_backend_that_is_ended_in_the_middle_is_one_try(
 
 
 LOOK_AGAIN = "SELECT pg_stat_clear_snapshot()"  # what others do is told as it was when a transaction first asked
+WAITING = """
+SELECT count(*) FROM pg_stat_activity
+WHERE datname = current_database() AND state = 'active' AND query LIKE '%UPDATE proposals%' AND pid <> pg_backend_pid()
+"""
 ENDED = """
 SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
-WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE 'UPDATE proposals%'
+WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%UPDATE proposals%'
 """
 
 
 async def test_what_hangs_is_given_up_in_time(database_url: str, direct: Proposals) -> None:
     await direct.propose(proposal(state=State.PROPOSED), NOW)
-    async with Cutter(database_url, "hang") as line:
+    async with Cutter(database_url, "hang", word=NONCE) as line:
         database = PostgresDatabase(line.url, timeout=2 * PATIENCE)
         await database.check()
         database._timeout = 0.5
@@ -254,6 +259,10 @@ async def test_a_lock_that_is_held_is_waited_for_in_time_only(
     outcomes = await asyncio.gather(*(store.consume(commit(attempt=a)) for a in "abcdef"), return_exceptions=True)
     assert time.monotonic() - started < SOON
     assert {type(outcome) for outcome in outcomes} == {StoreUnavailableError}
+    async with asyncio.timeout(SOON):  # the server gives them up as well, so none takes effect later
+        while await other.fetchval(WAITING):
+            await other.execute(LOOK_AGAIN)
+            await asyncio.sleep(0.01)
     await lock.rollback()
     assert await direct.consume(commit(attempt="g")) is Consumed.OURS
     await store.close()

@@ -15,7 +15,8 @@ from proxy.audit.local_log import LOG_FILE
 from proxy.audit.local_log_files import DaemonLog, log_states
 from proxy.audit.shipper import Route, Shipper
 from proxy.audit.signing_keys import AuditKeys
-from proxy.audit.verify import Report, verify
+from proxy.audit.verify import Evidence, Report, verify
+from proxy.audit.writers import WriterRegistry
 from proxy.core.model import AuditEvent
 
 START = 1_763_000_000.0
@@ -61,7 +62,8 @@ async def verified(state_dir: Path, store: Events | None = None) -> Report:
     """Verify the logs, with the store where there is one."""
     logs = LogChains(state_dir)
     chains = logs if store is None else AllChains(logs, StoreChains(store))
-    return await verify(chains, signed(state_dir))
+    evidence = Evidence(signed(state_dir), None if store is None else await WriterRegistry(store.database).rows())
+    return await verify(chains, evidence)
 
 
 async def execute(store: Events, sql: str, *values: Any) -> None:

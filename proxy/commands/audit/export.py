@@ -24,7 +24,7 @@ from proxy.audit.pipeline import destination, open_signer
 from proxy.audit.reader import open_audit
 from proxy.audit.retention import Pruned
 from proxy.audit.retention import prune as prune_store
-from proxy.audit.signed_checkpoints import read_checkpoints
+from proxy.audit.signed_checkpoints import read_evidence
 from proxy.commands.audit.filter import read_filter
 from proxy.commands.audit.verify import EXIT_BAD, named_store, show_progress
 from proxy.commands.options import AsJson, store_settings, takes, trail_settings
@@ -82,12 +82,16 @@ def prune(
     checkpoints: Annotated[
         list[Path] | None, typer.Option(help="Files of checkpoints; default: the one of the settings.")
     ] = None,
+    public_key: Annotated[
+        list[Path] | None, typer.Option(help="Public keys to trust (PEM); default: those of the state folder.")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Do not verify what is to be deleted.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Delete old events from the store: of each writer those before its first one that is young enough to stay.
 
-    They are verified first; a writer whose events are not what was written keeps them (exit code 1). Where each
+    They are verified first, those of other machines too: a writer whose events are not what was written keeps them
+    (exit code 1), and nothing is deleted as long as one writer has no checkpoint that vouches for it. Where each
     chain begins afterwards is signed, so the rest still verifies. What is still in the local logs is left there.
     """
     moment = parse_time(before, "--before", time.time())
@@ -95,7 +99,7 @@ def prune(
         raise ConfigError(f"there is no store in {settings.state_dir}; give --state-dir or --database-url")
     if not yes:
         _confirm(settings, moment)
-    done = asyncio.run(_prune(settings, moment, checkpoints or (), force=force))
+    done = asyncio.run(_prune(settings, moment, checkpoints or (), public_key or (), force=force))
     if as_json:
         problems = [asdict(problem) for problem in done.problems]
         result = {"store": destination(settings), "before": moment, "pruned": done.gone, "problems": problems}
@@ -128,15 +132,18 @@ async def _export(
     return number
 
 
-async def _prune(settings: Settings, before: float, files: Sequence[Path], *, force: bool) -> Pruned:
-    try:
-        # Without checkpoints nothing is verified: --force is for a chain that is known to be broken.
-        signed = {} if force else read_checkpoints(settings, files)[0]
-    except ConfigError as error:
-        raise ConfigError(f"nothing was pruned: {error}") from error
+async def _prune(
+    settings: Settings, before: float, files: Sequence[Path], keys: Sequence[Path], *, force: bool
+) -> Pruned:
     async with _store(settings) as store:
+        try:
+            # Without checkpoints nothing is verified: --force is for a chain that is known to be broken.
+            signed = {} if force else (await read_evidence(settings, store, files, keys)).evidence.writers
+        except ConfigError as error:
+            raise ConfigError(f"nothing was pruned: {error}") from error
         with show_progress("pruning", None, watched=sys.stderr.isatty()) as progress:
-            return await prune_store(store, before, open_signer(settings), signed=signed, progress=progress)
+            signer = open_signer(settings)
+            return await prune_store(store, before, signer, signed=signed, force=force, progress=progress)
 
 
 def _confirm(settings: Settings, before: float) -> None:

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from proxy.audit.event import CallRecord, Filter
+from proxy.audit.event import CallRecord, Filter, LogEntry
 from proxy.audit.reader import AuditReader, open_audit
 from proxy.commands.audit.filter import read_filter
 from proxy.commands.options import AsJson, takes, trail_settings
@@ -142,7 +142,12 @@ async def _calls(audit: AuditReader, where: Filter, limit: int) -> AsyncIterator
 async def find_events(settings: Settings, wanted: str) -> list[dict[str, Any]]:
     """Return the events of a call by its id, an event's id, or the beginning of one. Raises ConfigError."""
     async with open_audit(settings.postgres, settings.state_dir) as audit:
-        return await audit.find(wanted) or await audit.find(await _complete(audit, wanted))
+        return [event for _, event in await find_entries(audit, wanted)]
+
+
+async def find_entries(audit: AuditReader, wanted: str) -> list[tuple[LogEntry, dict[str, Any]]]:
+    """Return the same, each event with its place in its writer's chain. Raises ConfigError."""
+    return await audit.find_entries(wanted) or await audit.find_entries(await _complete(audit, wanted))
 
 
 async def _complete(audit: AuditReader, prefix: str) -> str:

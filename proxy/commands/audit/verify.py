@@ -7,7 +7,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -17,12 +17,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.text import Text
 
 from proxy.audit.chain_reader import Chains, ExportedChains
-from proxy.audit.checkpoints import Signed
+from proxy.audit.event import Head
 from proxy.audit.event_schema import json_schema
 from proxy.audit.pipeline import destination
 from proxy.audit.reader import open_audit
-from proxy.audit.signed_checkpoints import read_checkpoints
+from proxy.audit.signed_checkpoints import Found, read_evidence
 from proxy.audit.signing_keys import AuditKeys
+from proxy.audit.stretch_pool import open_pool
+from proxy.audit.verified import read_verified, write_verified
 from proxy.audit.verify import Report, WriterReport, expected
 from proxy.audit.verify import verify as verify_chains
 from proxy.commands.options import AsJson, ConfigFile, OneLine, StateDir, state_folder, store_settings, takes
@@ -38,6 +40,7 @@ from proxy.commands.terminal import (
 from proxy.commands.time_format import parse_time
 from proxy.config import Settings
 from proxy.errors import ConfigError
+from proxy.store.sqlite import STORE_FILE
 
 EXIT_BAD = 1
 EXIT_UNPROVEN = 3
@@ -45,6 +48,8 @@ EPILOG = """
 Examples:
 
   interlock audit verify
+
+  interlock audit verify --since last
 
   interlock audit verify --export trail.jsonl --checkpoints /mnt/vault/checkpoints.jsonl --public-key vault.pem
 """
@@ -65,6 +70,13 @@ def verify(
         str | None,
         typer.Option(help="When the export was made, as an age or a time: what was signed later is not missed."),
     ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            help="Read only what was written since: an age (1d), a time, or last (what this command verified before "
+            "is not read again). It begins at a signed checkpoint."
+        ),
+    ] = None,
     local: Annotated[bool, typer.Option("--local", help="Only what is still in the local logs.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -78,13 +90,13 @@ def verify(
     is bad, but no checkpoint covers some of the writers.
     """
     until = parse_time(exported_at, "--exported-at", time.time()) if exported_at else None
-    signed, broken = read_checkpoints(settings, checkpoints or (), public_key or (), until)
-    report = asyncio.run(_verify(settings, export, signed, local=local))
+    chosen = Chosen(export, tuple(checkpoints or ()), tuple(public_key or ()), until, since, local)
+    report, found = asyncio.run(_verify(settings, chosen))
     if as_json:
-        _print_json(report, broken)
+        _print_json(report, found.broken)
     else:
-        _print(report, broken, str(export) if export else named_store(settings))
-    if report.problems or broken:
+        _print(report, found, str(export) if export else named_store(settings))
+    if report.problems or found.broken:
         raise typer.Exit(EXIT_BAD)
     if report.unsigned:
         raise typer.Exit(EXIT_UNPROVEN)
@@ -108,14 +120,49 @@ def named_store(settings: Settings) -> str:
     return destination(settings) if settings.postgres else "the embedded store"
 
 
-async def _verify(settings: Settings, export: Path | None, signed: dict[str, Signed], *, local: bool) -> Report:
-    async with open_audit(settings.postgres, settings.state_dir, local=local) as audit:
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What the command was asked to verify, and against what."""
+
+    export: Path | None
+    files: tuple[Path, ...]
+    keys: tuple[Path, ...]
+    until: float | None
+    since: str | None
+    local: bool
+
+
+async def _verify(settings: Settings, chosen: Chosen) -> tuple[Report, Found]:
+    async with open_audit(settings.postgres, settings.state_dir, local=chosen.local) as audit:
         # An export is read without the store: an auditor has the file and the keys alone.
+        export = chosen.export
         chains: Chains = audit.chains() if export is None else ExportedChains(export)
-        if not (export or local or audit.store or await chains.heads()):
+        if not (export or chosen.local or audit.store or await chains.heads()):
             raise ConfigError(f"there is no audit trail in {settings.state_dir}; give --state-dir or --database-url")
-        with show_progress("verifying", expected(signed) or None, watched=sys.stderr.isatty()) as progress:
-            return await verify_chains(chains, signed, progress)
+        store = None if export or chosen.local else audit.store
+        found = await read_evidence(settings, store, chosen.files, chosen.keys, chosen.until)
+        anchors = _anchors(settings, found, chosen.since)
+        total = expected(found.evidence.signed) - sum(head.seq for head in anchors.values())
+        with (
+            show_progress("verifying", max(0, total) or None, watched=sys.stderr.isatty()) as progress,
+            open_pool(settings.postgres or settings.state_dir / STORE_FILE, total) as pool,
+        ):
+            fast = pool if store is not None else None
+            report = await verify_chains(chains, found.evidence, progress, anchors=anchors, fast=fast)
+        if export is None and not chosen.local:
+            write_verified(settings.state_dir, report)
+        return report, found
+
+
+def _anchors(settings: Settings, found: Found, since: str | None) -> dict[str, Head]:
+    """Return where to begin with each writer: at what was signed before `since`, or at what was verified before."""
+    if since is None:
+        return {}
+    if since == "last":
+        return read_verified(settings.state_dir)
+    moment = parse_time(since, "--since", time.time())
+    anchors = {writer: said.anchor(writer, moment) for writer, said in found.evidence.writers.items()}
+    return {writer: head for writer, head in anchors.items() if head is not None}
 
 
 @contextlib.contextmanager
@@ -136,7 +183,7 @@ def _print_json(report: Report, broken: list[str]) -> None:
     print_json_lines([{"kind": "summary", **summary, "unsigned": report.unsigned}])
 
 
-def _print(report: Report, broken: list[str], where: str) -> None:
+def _print(report: Report, found: Found, where: str) -> None:
     console = stdout_console()
     console.soft_wrap = True
     rows = [(printable(one.writer), one.checked, one.set_aside, one.proven, _state(one)) for one in report.writers]
@@ -146,11 +193,15 @@ def _print(report: Report, broken: list[str], where: str) -> None:
     for problem in report.problems:
         name = f"event {problem.seq or ''} of writer {problem.writer or '?'} ({problem.event_id or 'no id'})"
         console.print(f"BAD: {printable(name)}: {problem.what}: {problem.detail}", style="bold red")
-    for text in broken:
+    for text in found.broken:
         console.print(f"BAD CHECKPOINT: {printable(text)}", style="bold red")
     if report.unsigned:
         unproven = f"{len(report.unsigned)} of {count(len(report.writers), 'writer')}"
         console.print(f"No checkpoint covers {unproven}: give their files with --checkpoints.")
+    if found.unknown:
+        console.print(f"{count(found.unknown, 'checkpoint')} of unknown keys count for nothing: give --public-key.")
+    if skipped := sum(one.after for one in report.writers):
+        console.print(f"{count(skipped, 'event')} before --since were not read: a checkpoint vouches for them.")
     good = "all as they were written" if not report.problems else "up to the first bad one of each writer"
     checked = f"{count(report.checked, 'event')} of {count(len(report.writers), 'writer')}"
     console.print(f"{checked} in {printable(where)}: {good}.")

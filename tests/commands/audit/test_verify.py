@@ -13,8 +13,9 @@ import pytest
 from proxy.audit.checkpoints import CHECKPOINT_FILE
 from proxy.audit.local_log import LOG_FILE
 from proxy.audit.open_events import open_events
-from proxy.audit.signed_checkpoints import read_checkpoints
+from proxy.audit.signed_checkpoints import Found, read_checkpoints
 from proxy.audit.signing_keys import AuditKeys
+from proxy.audit.verify import Evidence
 from proxy.config import load_settings
 from tests.commands.conftest import Done, Run, complaint
 from tests.support.trail_fixture import move, sign, write
@@ -125,6 +126,33 @@ def test_an_export_is_verified(run: Run, state: Path, tmp_path: Path) -> None:
     assert "missing" in done.stdout
 
 
+def test_since_reads_what_came_after_what_was_verified_or_signed(run: Run, state: Path) -> None:
+    to_store(state)
+    assert run("audit", "verify").returncode == 0
+    write(state, [11, 12])
+    sign(state)
+    to_store(state)
+    done = run("audit", "verify", "--since", "last")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "10 events before --since were not read" in done.stdout
+    assert "2 events of 1 writer" in done.stdout
+    write(state, [13])
+    sign(state)
+    to_store(state)
+    change = "UPDATE events SET body = replace(body, 'deny', 'allow') WHERE seq IN (4, 13)"
+    tamper(state / "store" / "interlock.db", change)
+    for seq in (13, 4):  # what was verified before is not read; where a problem was found, all is read the next time
+        done = run("audit", "verify", "--since", "last", "--json")
+        (problem,) = summary(done)["problems"]  # type: ignore[misc]
+        assert (done.returncode, problem["seq"]) == (1, seq)
+
+
+@pytest.mark.parametrize("words", ["yesterday-ish", "-1d", ""])
+def test_a_since_that_is_no_time_is_refused(words: str, run: Run, state: Path) -> None:
+    to_store(state)
+    assert "--since" in complaint(run("audit", "verify", f"--since={words}"))
+
+
 def test_no_trail_is_told(run: Run) -> None:
     assert "there is no audit trail" in complaint(run("audit", "verify"))
 
@@ -151,16 +179,17 @@ def test_the_file_and_keys_are_those_of_the_settings_or_those_given(tmp_path: Pa
     head = write(tmp_path / "state", [1, 2])
     sign(tmp_path / "state")
     settings = load_settings({"state_dir": tmp_path / "state"}).settings
-    signed, broken = read_checkpoints(settings)
-    assert (list(signed), signed[head.writer].last, broken) == ([head.writer], 2, [])
+    found = read_checkpoints(settings)
+    signed = found.evidence.signed
+    assert (list(signed), signed[head.writer].last, found.broken) == ([head.writer], 2, [])
     empty = load_settings({"state_dir": tmp_path / "other"}).settings
-    assert read_checkpoints(empty) == ({}, [])
+    assert read_checkpoints(empty) == Found(Evidence({}), [])
     vault = tmp_path / "vault"
     vault.mkdir()
     kept = Path(shutil.copy(tmp_path / "state" / "checkpoints" / "checkpoints.jsonl", vault))
     (key,) = (tmp_path / "state" / "keys" / "audit-public").glob("*.pem")
-    assert read_checkpoints(empty, [kept], [key]) == (signed, [])
-    assert read_checkpoints(empty, [kept], [key], until=1.0) == ({}, [])
+    assert read_checkpoints(empty, [kept], [key]) == Found(Evidence(signed), [])
+    assert read_checkpoints(empty, [kept], [key], until=1.0) == Found(Evidence({}), [])
     with kept.open("a") as file:
         file.write("{}\n")
-    assert len(read_checkpoints(empty, [kept], [key])[1]) == 1
+    assert len(read_checkpoints(empty, [kept], [key]).broken) == 1
