@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.server
 import json
 import os
 import shutil
 import signal
+import socket
+import ssl
 import sys
 import tempfile
 import threading
@@ -20,7 +23,7 @@ import pytest
 
 from proxy.sandbox.process_reaper import descendants
 from tests.servers.asking import CLIENTS
-from tests.support.harness import start_interlock
+from tests.support.harness import make_certificates, start_interlock
 from tests.support.node_tools import node
 from tests.support.processes import REPOSITORY
 from tests.support.stdio_harness import Run, start_run
@@ -31,6 +34,11 @@ pytestmark = [needs("curl", "strace"), needs_namespaces]
 ASKING = [sys.executable, str(REPOSITORY / "tests" / "servers" / "asking.py")]
 FILES = REPOSITORY / "tests/node/node_modules/@modelcontextprotocol/server-filesystem/dist/index.js"
 ALLOW = "version: 1\ndefault: allow\n"
+KNOWN = f"""{ALLOW}egress:
+  default: allow
+  rules:
+    - {{id: known, action: allow, hosts: [site.test, web.test, localhost, 127.0.0.1]}}
+"""
 
 
 @pytest.fixture
@@ -137,25 +145,103 @@ class Page(http.server.BaseHTTPRequestHandler):
         pass
 
 
-@pytest.fixture(scope="module")
-def site() -> Iterator[int]:
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page) as made:
+class World:
+    """A site, plain and with TLS, a unix socket that greets, and a proxy that knows the site by name."""
+
+    def __init__(self, folder: Path, stack: contextlib.ExitStack) -> None:
+        certificates = make_certificates(folder / "certificates", "site.test", "web.test")
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(certificates.cert_file, certificates.key_file)
+        self.plain, self.tls = (self._serve(stack, each) for each in (None, context))
+        self.greeting = folder / "greeting.sock"
+        listener = stack.enter_context(socket.socket(socket.AF_UNIX))
+        listener.bind(str(self.greeting))
+        listener.listen()
+        threading.Thread(target=self._greet, args=(listener,), daemon=True).start()
+        stack.callback(listener.shutdown, socket.SHUT_RDWR)
+        started = start_interlock(
+            folder / "proxy", policy=KNOWN, upstream_ca=certificates.ca_file, program=["tests.daemon.named"]
+        )
+        self.state_dir = stack.enter_context(started).state_dir
+
+    def _serve(self, stack: contextlib.ExitStack, context: ssl.SSLContext | None) -> int:
+        made = stack.enter_context(http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page))
+        if context is not None:
+            made.socket = context.wrap_socket(made.socket, server_side=True)
         threading.Thread(target=made.serve_forever, daemon=True).start()
-        yield made.server_port
-        made.shutdown()
+        stack.callback(made.shutdown)
+        return made.server_port
+
+    def _greet(self, listener: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                with listener.accept()[0] as connection:
+                    connection.sendall(b"hello")
 
 
-def test_every_client_reaches_an_allowed_host_and_none_another(folder: Path, site: int) -> None:
-    with start_interlock(folder, policy=ALLOW) as proxy:
-        flag = profile(folder, network=[f"localhost:{site}", "a.test:80"], exec=["curl", "node"])
-        with started(folder, ASKING, flag, state_dir=proxy.state_dir) as run:
-            reached = {
-                client: text_of(run.call("fetch", number, client=client, url=f"http://localhost:{site}/"))
-                for number, client in enumerate(CLIENTS, 1)
-            }
-            assert {client: said.strip() for client, said in reached.items()} == dict.fromkeys(CLIENTS, "there")
-            for number, host in enumerate(("b.test", "127.0.0.2", "example.com"), 20):
-                assert "there" not in text_of(run.call("fetch", number, client="curl", url=f"http://{host}:{site}/"))
+@pytest.fixture(scope="module")
+def world() -> Iterator[World]:
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="interlock-world-", dir="/var/tmp")))
+        yield World(folder, stack)
+
+
+def test_every_client_reaches_an_allowed_host_and_none_another(folder: Path, world: World) -> None:
+    site = world.plain
+    flag = profile(folder, network=[f"localhost:{site}", "a.test:80"], exec=["curl", "node"])
+    with started(folder, ASKING, flag, state_dir=world.state_dir) as run:
+        reached = {
+            client: text_of(run.call("fetch", number, client=client, url=f"http://localhost:{site}/"))
+            for number, client in enumerate(CLIENTS, 1)
+        }
+        assert {client: said.strip() for client, said in reached.items()} == dict.fromkeys(CLIENTS, "there")
+        for number, host in enumerate(("b.test", "127.0.0.2", "example.com"), 20):
+            assert "there" not in text_of(run.call("fetch", number, client="curl", url=f"http://{host}:{site}/"))
+
+
+NETWORKS: dict[str, tuple[Any, set[str]]] = {
+    "any": ("any", {"https://site.test", "http://site.test", "http://web.test"}),
+    "a host by its port": (["site.test:{tls}"], {"https://site.test"}),
+    "a host by every port": (["site.test:*"], {"https://site.test", "http://site.test"}),
+    "hosts by every port": (["*.test:*"], {"https://site.test", "http://site.test", "http://web.test"}),
+    "every port, and one of this machine": (
+        ["web.test:*", "localhost:{plain}"],
+        {"http://web.test", "http://localhost", "http://127.0.0.1"},
+    ),
+    "a name that begins like this machine's": (["localhost.test:{plain}", "127.0.0.10:{plain}"], set()),
+}
+
+
+@pytest.mark.parametrize("row", NETWORKS)
+def test_a_network_is_what_its_line_says(folder: Path, world: World, row: str) -> None:
+    network, expected = NETWORKS[row]
+    ports = {"tls": world.tls, "plain": world.plain}
+    if isinstance(network, list):
+        network = [entry.format_map(ports) for entry in network]
+    flag = profile(folder, network=network, exec=["curl"])
+    tried = ("https://site.test", *(f"http://{name}" for name in ("site.test", "web.test", "localhost", "127.0.0.1")))
+    with started(folder, ASKING, flag, state_dir=world.state_dir) as run:
+        reached = set()
+        for number, url in enumerate(tried, 1):
+            port = ports["tls" if url.startswith("https") else "plain"]
+            if "there" in text_of(run.call("fetch", number, client="curl", url=f"{url}:{port}/")):
+                reached.add(url)
+        assert reached == expected, run.errors()
+
+
+def test_a_listed_socket_is_reached_and_none_beside_it(folder: Path, world: World) -> None:
+    beside = folder / "root" / "beside.sock"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(beside))
+        listener.listen()
+        with started(folder, ASKING, profile(folder, sockets=[str(world.greeting)])) as run:
+            assert text_of(run.call("connect", 1, path=str(world.greeting))) == "hello"
+            run.call("connect", 2, path=str(beside))
+            listener.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                listener.accept()
+        with started(folder, ASKING, profile(folder)) as run:
+            assert "hello" not in text_of(run.call("connect", 3, path=str(world.greeting)))
 
 
 def test_a_network_without_a_proxy_is_refused(folder: Path) -> None:
