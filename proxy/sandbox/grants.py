@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import shutil
+import stat
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -66,13 +67,16 @@ def expand(profile: SandboxProfile, around: Surroundings, environ: Mapping[str, 
     write = [part for path in writable if path not in scratch for part in hidden.without(path)]
     read = [part for line in profile.read for path in _matches(line, around) for part in hidden.without(path)]
     granted = tuple(dict.fromkeys((*read, *sorted(opened))))
+    sockets = tuple(dict.fromkeys(path for line in profile.sockets for path in substitute(line, around)))
+    # Who may use any unix socket could connect to each that it sees.
+    unlisted = hidden.special((*granted, *write), sockets) if sockets else ()
     return Grants(
         read=granted,
         write=tuple(dict.fromkeys(write)),
-        hidden=tuple(hidden.inside((*granted, *write))),
+        hidden=tuple(dict.fromkeys((*hidden.inside((*granted, *write)), *unlisted))),
         hide=tuple(pattern for line in profile.hide for pattern in substitute(line, around)),
         exec=tuple(dict.fromkeys(path for line in profile.exec for path in _programs(line, around))),
-        sockets=tuple(dict.fromkeys(path for line in profile.sockets for path in substitute(line, around))),
+        sockets=sockets,
         temporary=tuple(dict.fromkeys(temporary)),
         env=chosen_environment(profile.env, environ),
         hosts=profile.hosts,
@@ -186,6 +190,23 @@ class _Hidden:
         yield from (path for path in dict.fromkeys(found) if path not in self._opened)
 
 
+    def special(self, granted: Iterable[str], listed: Sequence[str]) -> list[str]:
+        """Return the sockets inside of granted folders that are not listed."""
+        folders = dict.fromkeys(os.path.realpath(path) for path in granted if path not in self._packages)
+        kept = frozenset(os.path.realpath(path) for path in listed)
+        found = [path for path in folders if _is_socket(path)]
+        shown = [folder for folder in folders if not _is_system(folder)]
+        found += walk(shown, lambda path, _name: _is_socket(path), SKIPPED - {".git"}, plain=False)
+        return [path for path in found if path not in kept]
+
+
+def _is_socket(path: str) -> bool:
+    try:
+        return stat.S_ISSOCK(os.lstat(path).st_mode)
+    except OSError:
+        return False
+
+
 def _name_test(patterns: Sequence[str]) -> Callable[[str, str], bool]:
     from proxy.sandbox.path_globs import compile_tail  # noqa: PLC0415
 
@@ -193,8 +214,17 @@ def _name_test(patterns: Sequence[str]) -> Callable[[str, str], bool]:
     return lambda path, name: is_secret_name(name) or any(tail(path) for tail in tails)
 
 
-def walk(folders: Sequence[str], fits: Callable[[str, str], bool]) -> list[str]:
-    """Return the paths below folders that fit; folders of packages are left out. Raises ValueError for too many."""
+def walk(
+    folders: Sequence[str],
+    fits: Callable[[str, str], bool],
+    skipped: frozenset[str] = SKIPPED,
+    *,
+    plain: bool = True,
+) -> list[str]:
+    """Return the paths below folders that fit; folders of packages are left out. Raises ValueError for too many.
+
+    `plain`: ordinary files are asked about, too.
+    """
     found: list[str] = []
     waiting, seen = list(folders), 0
     while waiting:
@@ -205,11 +235,11 @@ def walk(folders: Sequence[str], fits: Callable[[str, str], bool]) -> list[str]:
             continue
         for entry in entries:
             seen += 1
-            if fits(entry.path, entry.name):
+            if (plain or not entry.is_file(follow_symlinks=False)) and fits(entry.path, entry.name):
                 found.append(entry.path)
-            elif entry.is_dir(follow_symlinks=False) and entry.name not in SKIPPED:
+            elif entry.is_dir(follow_symlinks=False) and entry.name not in skipped:
                 waiting.append(entry.path)
-        if seen > 5 * MAX_MATCHES:
+        if seen > (5 if plain else 20) * MAX_MATCHES:
             raise ValueError(f"{folder!r} has too many files to look for hidden ones; name a smaller folder")
     return found
 

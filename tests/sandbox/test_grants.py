@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -66,6 +67,16 @@ def test_hidden_files_are_found_inside_of_what_is_granted(home: Path):
     found = granted(home, read=["$ROOTS"], hide=["**/.env", "$HOME/other/x.py"])
     assert set(found.hidden) == {f"{home}/work/.env", f"{home}/work/deep/.env", f"{home}/work/id_rsa"}
     assert f"{home}/other" not in found.read  # split, because a file in it is hidden by its path
+
+
+def test_sockets_that_are_not_listed_are_hidden_once_any_is(home: Path):
+    (home / "work/.git").mkdir()
+    paths = [home / "work/listed", home / "work/deep/other", home / "work/.git/watch"]
+    for path in paths:
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind(str(path))
+    found = granted(home, read=["$CWD"], sockets=[str(paths[0])])
+    assert set(found.hidden) == {*map(str, paths[1:]), f"{home}/work/id_rsa"}
 
 
 def test_variables_stand_for_folders(home: Path):
