@@ -135,6 +135,11 @@ class SandboxedRun:
         """Whether it refuses anything, and not only records."""
         return self._start is not None
 
+    @property
+    def absent(self) -> tuple[str, ...]:
+        """What was to be written and is not granted, since it does not exist."""
+        return self._grants.absent
+
     def detail(self) -> dict[str, Any]:
         """Return what each call's event says of the sandbox."""
         profile = self.chosen.profile
@@ -179,11 +184,11 @@ def prepare_sandbox(chosen: ChosenSandbox, launch: Launch, settings: Settings, c
     )
     if not chosen.profile.enforced:
         return SandboxedRun(chosen, launch, around=around)
+    way = _way_out(chosen.profile.hosts, settings)
     try:
         grants = expand(chosen.profile, around, os.environ)
     except (ValueError, OSError) as error:
         raise ConfigError(f"the sandbox profile {chosen.name!r} cannot be applied: {error}") from error
-    way = _way_out(grants, settings)
     binds = any(tool.files == "from arguments" for tool in chosen.profile.tools.values())
     ours, theirs = socket.socketpair() if binds else (None, None)
     plan = SandboxPlan(
@@ -212,8 +217,7 @@ def _without_own(grants: Grants, settings: Settings, config: Path | None) -> Gra
     return replace(grants, hidden=tuple(dict.fromkeys((*grants.hidden, *inside))))
 
 
-def _way_out(grants: Grants, settings: Settings) -> WayOut:
-    hosts = grants.hosts
+def _way_out(hosts: tuple[str, ...] | None, settings: Settings) -> WayOut:
     if hosts == ():
         return WayOut()
     running = run_file.read(settings.state_dir)

@@ -52,15 +52,18 @@ class Grants:
     exec: tuple[str, ...] = ()
     sockets: tuple[str, ...] = ()
     temporary: tuple[str, ...] = ()  # writable, and nobody else's
+    made: tuple[tuple[str, int], ...] = ()  # empty files, with their inodes, that were made to be written
+    absent: tuple[str, ...] = ()  # were to be written, and cannot be granted, since they do not exist
     env: dict[str, str] = field(default_factory=dict[str, str])
     hosts: tuple[str, ...] | None = ()  # None: any
     limits: SandboxLimits = field(default_factory=SandboxLimits)
 
 
 def expand(profile: SandboxProfile, around: Surroundings, environ: Mapping[str, str]) -> Grants:
-    """Return what a profile grants here. Folders that are to be written, such as `$HOME/.npm/**`, are created."""
+    """Return what a profile grants here. What is to be written, such as `$HOME/.npm/**` or a file, is created."""
     opened = frozenset(path for line in profile.secrets for path in _matches(line, around))
     hidden = _Hidden(profile.hide, around, opened)
+    made, absent = _make_files(profile.write, around, hidden)
     writable = [path for line in profile.write for path in _matches(line, around, create=True)]
     scratch = (*around.tmp, "/dev/shm")  # noqa: S108  each server has its own
     temporary = tuple(path for path in writable if path in scratch)
@@ -78,6 +81,8 @@ def expand(profile: SandboxProfile, around: Surroundings, environ: Mapping[str, 
         exec=tuple(dict.fromkeys(path for line in profile.exec for path in _programs(line, around))),
         sockets=sockets,
         temporary=tuple(dict.fromkeys(temporary)),
+        made=made,
+        absent=absent,
         env=chosen_environment(profile.env, environ),
         hosts=profile.hosts,
         limits=profile.limits,
@@ -114,6 +119,31 @@ def _matches(line: str, around: Surroundings, *, create: bool = False) -> Iterat
             os.makedirs(plain, mode=0o700, exist_ok=True)  # noqa: PTH103
         if os.path.lexists(plain):
             yield plain
+
+
+def _make_files(
+    lines: Iterable[str], around: Surroundings, hidden: _Hidden
+) -> tuple[tuple[tuple[str, int], ...], tuple[str, ...]]:
+    """Make an empty file for each that is to be written and does not exist; return those, and what cannot be made.
+
+    Only a file that exists can be shown to a server. A name without a dot may be meant as a folder: that is not made.
+    """
+    made: list[tuple[str, int]] = []
+    absent: list[str] = []
+    for path in dict.fromkeys(path for line in lines for path in substitute(line, around)):
+        if path.endswith("/**") or not _MARKS.isdisjoint(path) or os.path.lexists(path):
+            continue
+        if not os.path.splitext(path)[1] or not [*hidden.without(path)]:  # noqa: PTH122
+            absent.append(path)
+            continue
+        try:
+            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        except OSError:
+            absent.append(path)
+            continue
+        made.append((path, os.fstat(handle).st_ino))
+        os.close(handle)
+    return tuple(made), tuple(absent)
 
 
 def _glob(pattern: str) -> Iterator[str]:
@@ -188,7 +218,6 @@ class _Hidden:
         folders = dict.fromkeys(os.path.realpath(path) for path in granted if path not in self._packages)
         found += walk([folder for folder in folders if self._is_personal(folder)], fits)
         yield from (path for path in dict.fromkeys(found) if path not in self._opened)
-
 
     def special(self, granted: Iterable[str], listed: Sequence[str]) -> list[str]:
         """Return the sockets inside of granted folders that are not listed."""

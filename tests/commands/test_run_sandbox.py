@@ -119,11 +119,16 @@ def test_what_is_not_granted_stays_hidden_whatever_the_host_does(folder: Path, c
         assert "FileNotFoundError" in text_of(run.call("read", 2, path=str(target)))
 
 
-def test_nothing_is_left_when_the_launcher_is_killed(folder: Path) -> None:
-    flag = profile(folder, write=[str(folder / "root")])
+@pytest.mark.parametrize("trace", ["off", "require"])
+def test_nothing_is_left_when_the_launcher_is_killed(folder: Path, trace: str) -> None:
+    unwritten, written = folder / "unwritten.txt", folder / "written.txt"
+    flag = profile(folder, write=[str(folder / "root"), str(unwritten), str(written)])
+    (folder / "tmp").mkdir()
     before = sorted((folder / "root").rglob("*"))
-    with started(folder, ASKING, flag) as run:
+    with started(folder, ASKING, flag, "--trace", trace, env={"TMPDIR": str(folder / "tmp")}) as run:
         assert text_of(run.call("linger", 1)) == "started"
+        assert text_of(run.call("write", 2, path=str(written), text="x")) == "1"
+        assert unwritten.exists()  # an empty one: only what exists can be shown
         below = descendants(run.process.pid)
         assert len(below) >= 3
         os.kill(run.process.pid, signal.SIGKILL)
@@ -132,6 +137,9 @@ def test_nothing_is_left_when_the_launcher_is_killed(folder: Path) -> None:
             assert time.monotonic() < deadline, "something is left"
             time.sleep(0.02)
     assert sorted((folder / "root").rglob("*")) == before
+    assert list((folder / "tmp").iterdir()) == []
+    assert written.read_text() == "x"
+    assert not unwritten.exists()
 
 
 class Page(http.server.BaseHTTPRequestHandler):

@@ -298,7 +298,9 @@ KERNEL_ACTS: dict[str, Act] = {
     "clones by clone3": lambda: syscall(435, bytes(88), 88) or os._exit(0),
     "enters a namespace": lambda: in_child(lambda: os.setns(os.open("/proc/1/ns/mnt", os.O_RDONLY))),
     "makes a BPF map": lambda: syscall(321, 0, struct.pack("IIII", 2, 4, 4, 1) + bytes(56), 72),
-    "counts performance": lambda: syscall(298, struct.pack("II", 1, 112) + bytes(32) + b"\x60" + bytes(71), 0, -1, -1, 0),
+    "counts performance": lambda: syscall(
+        298, struct.pack("II", 1, 112) + bytes(32) + b"\x60" + bytes(71), 0, -1, -1, 0
+    ),
     "handles page faults": lambda: syscall(323, 1),
     "sets up io_uring": lambda: syscall(425, 8, bytes(120)),
     "loads a module": lambda: syscall(313, 0, b"", 0),

@@ -45,7 +45,10 @@ async def run(profile: SandboxProfile, command: list[str], options: dict[str, An
         Path(options["vanishing"]).unlink()
         Path(options["vanishing"]).symlink_to("/etc/hostname")
     process = subprocess.Popen(
-        start.launch.argv, pass_fds=(*start.launch.descriptors, *options.get("leak", ())), env=dict(grants.env), stdin=subprocess.DEVNULL
+        start.launch.argv,
+        pass_fds=(*start.launch.descriptors, *options.get("leak", ())),
+        env=dict(grants.env),
+        stdin=subprocess.DEVNULL,
     )
     for descriptor in start.launch.descriptors:
         os.close(descriptor)

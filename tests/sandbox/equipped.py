@@ -14,6 +14,12 @@ import termios
 from proxy.sandbox.kernel_calls import join_new_session_keyring
 
 KEY = "interlock-test-key"
+KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219}
+# Prints what a process finds of the key; 0 would be an error of a kernel without keyrings.
+SEARCH = (
+    f"import ctypes, os; found = ctypes.CDLL(None).syscall({KEYCTL!r}[os.uname().machine], 10, -3, b'user',"
+    f" b'{KEY}', 0); print('found' if found > 0 else 'not found', '{KEY}' in os.popen('cat /proc/keys').read())"
+)
 DESCRIPTOR = 64
 ADD_KEY, SESSION_KEYRING = {"x86_64": 248, "aarch64": 217, "riscv64": 217}, -3
 

@@ -85,6 +85,24 @@ def test_variables_stand_for_folders(home: Path):
     assert found.write == (f"{home}/cache",)
     assert (home / "cache").is_dir()
     assert found.temporary == ("/tmp", "/var/tmp")
+    assert found.absent == (f"{home}/none",)
+
+
+def test_a_file_to_be_written_is_made_unless_it_is_a_secret_or_its_folder_is_not_there(home: Path):
+    lines = [
+        "$HOME/memory.jsonl",
+        "$HOME/.ssh/new.pem",
+        "$HOME/nowhere/a.txt",
+        "$HOME/work/main.py",
+        "$HOME/dangling.x",
+    ]
+    (home / "dangling.x").symlink_to(home / ".ssh" / "made.pem")
+    found = granted(home, write=lines)
+    memory = home / "memory.jsonl"
+    assert found.made == ((str(memory), memory.stat().st_ino),)
+    assert str(memory) in found.write
+    assert found.absent == (f"{home}/.ssh/new.pem", f"{home}/nowhere/a.txt")
+    assert not (home / ".ssh" / "made.pem").exists()
 
 
 def test_programs_come_from_the_path_and_the_environment_from_the_list(home: Path):

@@ -53,6 +53,11 @@ def read(path: str) -> str:
     return Path(path).read_text()
 
 
+@server.tool("Writes a file", {"path": TEXT, "text": TEXT})
+def write(path: str, text: str) -> str:
+    return str(Path(path).write_text(text))
+
+
 @server.tool("Reads what a unix socket says first", {"path": TEXT})
 def connect(path: str) -> str:
     with socket.socket(socket.AF_UNIX) as made:
