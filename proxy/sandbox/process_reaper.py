@@ -157,7 +157,7 @@ def remove_empty(path: str, inode: int) -> None:
     with contextlib.suppress(OSError):
         found = os.lstat(path)
         if found.st_ino == inode and found.st_size == 0 and stat.S_ISREG(found.st_mode):
-            os.unlink(path)  # noqa: PTH108  pathlib is slow to import
+            os.unlink(path)
 
 
 def main(argv: list[str]) -> int:
