@@ -51,6 +51,7 @@ class Grants:
     hide: tuple[str, ...] = ()  # absolute globs, for what is made later
     exec: tuple[str, ...] = ()
     sockets: tuple[str, ...] = ()
+    unix: bool = False  # unix sockets may be made: to those above, and to its own in the temporary folders
     temporary: tuple[str, ...] = ()  # writable, and nobody else's
     made: tuple[tuple[str, int], ...] = ()  # empty files, with their inodes, that were made to be written
     absent: tuple[str, ...] = ()  # were to be written, and cannot be granted, since they do not exist
@@ -72,6 +73,7 @@ def expand(profile: SandboxProfile, around: Surroundings, environ: Mapping[str, 
     granted = tuple(dict.fromkeys((*read, *sorted(opened))))
     sockets = tuple(dict.fromkeys(path for line in profile.sockets for path in substitute(line, around)))
     # Who may use any unix socket could connect to each that it sees.
+    shared = tuple(path for path in sockets if path not in scratch)
     unlisted = hidden.special((*granted, *write), sockets) if sockets else ()
     return Grants(
         read=granted,
@@ -79,7 +81,8 @@ def expand(profile: SandboxProfile, around: Surroundings, environ: Mapping[str, 
         hidden=tuple(dict.fromkeys((*hidden.inside((*granted, *write)), *unlisted))),
         hide=tuple(pattern for line in profile.hide for pattern in substitute(line, around)),
         exec=tuple(dict.fromkeys(path for line in profile.exec for path in _programs(line, around))),
-        sockets=sockets,
+        sockets=shared,
+        unix=bool(sockets),
         temporary=tuple(dict.fromkeys(temporary)),
         made=made,
         absent=absent,

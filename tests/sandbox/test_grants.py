@@ -79,6 +79,12 @@ def test_sockets_that_are_not_listed_are_hidden_once_any_is(home: Path):
     assert set(found.hidden) == {*map(str, paths[1:]), f"{home}/work/id_rsa"}
 
 
+def test_a_server_may_have_sockets_of_its_own_without_one_of_the_machine(home: Path):
+    found = granted(home, sockets=["$TMP"], write=["$TMP"])
+    assert (found.unix, found.sockets) == (True, ())
+    assert not granted(home, write=["$TMP"]).unix
+
+
 def test_variables_stand_for_folders(home: Path):
     found = granted(home, read=["$CWD", "${ROOTS}/x.py"], write=["$TMP", "$HOME/cache/**", "$HOME/none"])
     assert set(found.read) == {f"{home}/work", f"{home}/other/x.py"}
