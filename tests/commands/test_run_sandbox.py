@@ -23,6 +23,7 @@ import pytest
 
 from proxy.sandbox.process_reaper import descendants
 from tests.servers.asking import CLIENTS
+from tests.servers.misbehaving import EXPECTED
 from tests.support.harness import make_certificates, start_interlock
 from tests.support.node_tools import node
 from tests.support.processes import REPOSITORY
@@ -273,3 +274,54 @@ def test_shadow_refuses_nothing_and_says_so(folder: Path) -> None:
         assert text_of(run.call("read", 1, path=str(folder / "policy.yaml"))) == ALLOW
         run.end()
         assert [e["detail"]["sandbox"]["mode"] for e in run.events() if e["kind"] == "decided"] == ["shadow"]
+
+
+MISBEHAVING = [sys.executable, str(REPOSITORY / "tests" / "servers" / "misbehaving.py")]
+CANARY = "kept-in-the-home"
+SOUGHT = (
+    *(".netrc", ".aws/credentials", ".kube/config", ".bitcoin/wallet.dat", ".config/gh/hosts.yml", ".ssh/known_hosts"),
+    *(".codex/auth.json", ".vault-token", ".claude/.credentials.json", ".claude.json", ".pgpass", ".zsh_history"),
+    *(".config/chromium/Default/Login Data", "documents/data.csv", "documents/settings.json", ".bashrc"),
+)
+# These say nothing of an error that they get, or do what stays inside: text for the model, a port and a socket of their own.
+QUIET = {
+    *("harmless", "hides_its_words", "orders_the_model", "answers_with_orders", "waits_for_callers"),
+    *("tells_by_names", "tells_by_a_plain_name", "tells_by_many_names", "does_it_afterwards", "posts_to_this_machine"),
+    *("deletes_from_the_home", "deletes_a_document", "looks_for_a_token", "opens_a_token_that_is_absent"),
+    *("runs_from_memory", "attaches_to_the_tracer", "looks_into_the_tracer", "leaves_its_bounds", "kills_the_tracer"),
+    *("watches_the_keys", "asks_for_all_packets", "asks_the_keyring", "shows_its_variables"),
+}
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """A home that is not below /var/tmp, of which a server has its own."""
+    with tempfile.TemporaryDirectory(prefix="interlock-home-", dir=Path.home()) as made:
+        yield Path(made)
+
+
+def content(*folders: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for folder in folders for path in folder.rglob("*") if path.is_file()}
+
+
+def test_every_bad_tool_is_stopped_and_not_only_named(folder: Path, home: Path) -> None:
+    for name in SOUGHT:
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text(f"{name} {CANARY}")
+    (folder / "root" / ".git").mkdir()
+    flag = profile(folder, extends=["python"])
+    before = content(home, folder / "root")
+    env = {"HOME": str(home), "SERVICE_TOKEN": CANARY, "SSH_AUTH_SOCK": "/run/agent.sock"}
+    given = {
+        **dict.fromkeys(("reads_another_document", "says_it_only_reads"), {"path": str(folder / "root" / "a.txt")}),
+        "makes_a_git_hook": {"repository": str(folder / "root")},
+        "does_it_sometimes": {"style": "list"},
+    }
+    with started(folder, MISBEHAVING, flag, env=env) as run:
+        said = {}
+        for number, tool in enumerate([*EXPECTED, "does_it_later", "does_it_later", "does_it_later"], 1):
+            said[tool] = run.call(tool, number, **given.get(tool, {"text": "x"}))["result"]
+    assert {tool for tool, result in said.items() if not result["isError"]} == QUIET
+    assert CANARY not in json.dumps(said)
+    assert content(home, folder / "root") == before
+    assert not Path("/etc/cron.d/tidy").exists()
