@@ -10,6 +10,7 @@ import shutil
 import signal
 import socket
 import ssl
+import subprocess
 import sys
 import tempfile
 import threading
@@ -22,12 +23,13 @@ from typing import Any
 import pytest
 
 from proxy.sandbox.process_reaper import descendants
+from tests.confine.ordinary import NOBODY
 from tests.servers.asking import CLIENTS
 from tests.servers.misbehaving import EXPECTED
-from tests.support.harness import make_certificates, start_interlock
+from tests.support.harness import environment, make_certificates, start_interlock
 from tests.support.node_tools import node
 from tests.support.processes import REPOSITORY
-from tests.support.stdio_harness import Run, start_run
+from tests.support.stdio_harness import Run, run_command, start_run
 from tests.support.system_needs import needs, needs_namespaces
 from tests.support.timeouts import PATIENCE
 
@@ -325,3 +327,33 @@ def test_every_bad_tool_is_stopped_and_not_only_named(folder: Path, home: Path) 
     assert CANARY not in json.dumps(said)
     assert content(home, folder / "root") == before
     assert not Path("/etc/cron.d/tidy").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the other tests are an ordinary user's already")
+def test_an_ordinary_user_has_a_whole_sandbox_by_the_same_command(folder: Path) -> None:
+    secret = folder / "home" / ".ssh" / "id_rsa"
+    secret.parent.mkdir(parents=True)
+    secret.write_text("key")
+    flag = profile(folder, read=[str(folder / "root"), "$HOME"]).replace("=", "=require:")
+    for each in (folder, *folder.rglob("*")):
+        os.chown(each, NOBODY, NOBODY)
+    words = run_command(folder / "state", folder / "policy.yaml", ASKING, flag, "--trace", "off")
+    calls = [
+        {"jsonrpc": "2.0", "id": n, "method": "tools/call", "params": {"name": "read", "arguments": {"path": str(path)}}}
+        for n, path in enumerate((folder / "root" / "a.txt", secret, Path("/etc/shadow")))
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.confine.ordinary", *words],
+        cwd=REPOSITORY,
+        env=environment({"HOME": str(folder / "home")}),
+        input="".join(json.dumps(call) + "\n" for call in calls),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    answers = {found["id"]: text_of(found) for found in map(json.loads, done.stdout.splitlines())}
+    assert answers[0] == "hello"
+    assert "FileNotFoundError" in answers[1]
+    assert "FileNotFoundError" in answers[2]
