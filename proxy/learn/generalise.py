@@ -92,7 +92,10 @@ def _is_below_any(path: str, folders: Sequence[str]) -> bool:
 
 def _below_home(path: str, home: str) -> str | None:
     rest = path[len(home) :].strip("/")
-    if rest in (*OWN_FOLDERS, ".local"):  # made on the way to a program's own folder; as a line it would open all of them
+    if rest in (
+        *OWN_FOLDERS,
+        ".local",
+    ):  # made on the way to a program's own folder; as a line it would open all of them
         return None
     for folder in OWN_FOLDERS:
         if rest.startswith(f"{folder}/"):

@@ -285,7 +285,7 @@ SOUGHT = (
     *(".codex/auth.json", ".vault-token", ".claude/.credentials.json", ".claude.json", ".pgpass", ".zsh_history"),
     *(".config/chromium/Default/Login Data", "documents/data.csv", "documents/settings.json", ".bashrc"),
 )
-# These say nothing of an error that they get, or do what stays inside: text for the model, a port and a socket of their own.
+# These say nothing of an error that they get, or do what stays inside: text for the model, a port of their own.
 QUIET = {
     *("harmless", "hides_its_words", "orders_the_model", "answers_with_orders", "waits_for_callers"),
     *("tells_by_names", "tells_by_a_plain_name", "tells_by_many_names", "does_it_afterwards", "posts_to_this_machine"),
@@ -315,7 +315,8 @@ def test_every_bad_tool_is_stopped_and_not_only_named(folder: Path, home: Path) 
     before = content(home, folder / "root")
     env = {"HOME": str(home), "SERVICE_TOKEN": CANARY, "SSH_AUTH_SOCK": "/run/agent.sock"}
     given = {
-        **dict.fromkeys(("reads_another_document", "says_it_only_reads"), {"path": str(folder / "root" / "a.txt")}),
+        "reads_another_document": {"path": str(folder / "root" / "a.txt")},
+        "says_it_only_reads": {"path": str(folder / "root" / "a.txt")},
         "makes_a_git_hook": {"repository": str(folder / "root")},
         "does_it_sometimes": {"style": "list"},
     }
@@ -339,7 +340,12 @@ def test_an_ordinary_user_has_a_whole_sandbox_by_the_same_command(folder: Path) 
         os.chown(each, NOBODY, NOBODY)
     words = run_command(folder / "state", folder / "policy.yaml", ASKING, flag, "--trace", "off")
     calls = [
-        {"jsonrpc": "2.0", "id": n, "method": "tools/call", "params": {"name": "read", "arguments": {"path": str(path)}}}
+        {
+            "jsonrpc": "2.0",
+            "id": n,
+            "method": "tools/call",
+            "params": {"name": "read", "arguments": {"path": str(path)}},
+        }
         for n, path in enumerate((folder / "root" / "a.txt", secret, Path("/etc/shadow")))
     ]
     done = subprocess.run(

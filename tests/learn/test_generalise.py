@@ -6,7 +6,9 @@ import pytest
 
 from proxy.learn.generalise import Places, generalise
 
-PLACES = Places("/home/ada", "/work", ("/home/ada/projects/x",), ("/opt/server", "/home/ada/projects/x/node"), real_home="/root")
+PLACES = Places(
+    "/home/ada", "/work", ("/home/ada/projects/x",), ("/opt/server", "/home/ada/projects/x/node"), real_home="/root"
+)
 
 
 @pytest.mark.parametrize(
