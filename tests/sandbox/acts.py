@@ -375,6 +375,7 @@ HONEST: dict[str, Act] = {
     "serves on its own loopback": own_loopback,
     "reads its own status": Path("/proc/self/status").read_text,
     "uses /dev/null": lambda: Path("/dev/null").write_text("x"),
+    "lets the kernel end its child first": lambda: Path("/proc/self/oom_score_adj").write_text("500"),
     "uses shared memory": lambda: os.memfd_create("x", os.MFD_CLOEXEC | 0x8),
     "sees its own processes": lambda: os.kill(os.getpid(), 0),
 }
