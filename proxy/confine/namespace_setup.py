@@ -48,7 +48,7 @@ def arrange_files(files: FileView, hostname: str) -> None:
     kept = [(path, os.open(path, os.O_PATH)) for path in files.kept]
     # Before any other mount, which would else appear outside where the machine's mounts are shared.
     mount(None, "/", None, namespaces.MS_REC | namespaces.MS_PRIVATE)
-    mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV)
+    namespaces.mount_proc()
     for path in files.sockets:  # bound in another mount namespace, the same path may be something else here
         if path not in files.kept and _is_socket(path):
             over_mount(OverMount(path, "/dev/null"))

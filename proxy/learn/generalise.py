@@ -61,9 +61,10 @@ def generalise(paths: Sequence[str], places: Places) -> dict[str, list[str]]:
 def _line(path: str, places: Places) -> str | None:
     if _is_below_any(path, GIVEN):
         return None
-    for variable, folders in (("$ROOTS", places.roots), ("$PACKAGE", places.package)):
-        if _is_below_any(path, folders):
-            return variable
+    named = [("$ROOTS", each) for each in places.roots] + [("$PACKAGE", each) for each in places.package]
+    above = [(len(folder), variable) for variable, folder in named if is_below(path, folder)]
+    if above:  # the nearest: a package may lie in the folder that a server was started in, and is elsewhere next time
+        return max(above)[1]
     for home in places.homes:
         if is_below(path, home):
             return _below_home(path, home)
@@ -89,8 +90,13 @@ def _is_below_any(path: str, folders: Sequence[str]) -> bool:
     return any(is_below(path, folder) for folder in folders)
 
 
-def _below_home(path: str, home: str) -> str:
+def _below_home(path: str, home: str) -> str | None:
     rest = path[len(home) :].strip("/")
+    if rest in (
+        *OWN_FOLDERS,
+        ".local",
+    ):  # made on the way to a program's own folder; as a line it would open all of them
+        return None
     for folder in OWN_FOLDERS:
         if rest.startswith(f"{folder}/"):
             return f"$HOME/{folder}/{rest[len(folder) + 1 :].partition('/')[0]}/**"

@@ -84,6 +84,18 @@ def presets_for(command: Sequence[str]) -> tuple[str, ...]:
     return (*found, *(name for name, pattern in _HELPERS if pattern.search(words)))
 
 
+@dataclass(frozen=True, slots=True)
+class WayOut:
+    """How a server reaches hosts: the ports that lead to the proxy, and the rules that lead every other port there."""
+
+    ports: tuple[int, ...] | None = None
+    dns_port: int = 53
+    firewall: str | None = None
+    proxy: tuple[str, int] | None = None
+    given: dict[str, str] = field(default_factory=dict[str, str])
+    environ: dict[str, str | None] = field(default_factory=dict[str, "str | None"])
+
+
 @dataclass(slots=True)
 class SandboxedRun:
     """One sandboxed server. `launch` starts it; `release` lets it begin and says what holds."""
@@ -92,7 +104,7 @@ class SandboxedRun:
     launch: Launch
     _start: SandboxedStart | None = None
     _grants: Grants = field(default_factory=Grants)
-    _proxy: tuple[str, int] | None = None
+    _way: WayOut = field(default_factory=WayOut)
     _servers: list[asyncio.Server] = field(default_factory=list["asyncio.Server"])
     report: SandboxReport | None = None
     on_refused: Callable[[str, int], None] = lambda _host, _port: None
@@ -123,6 +135,11 @@ class SandboxedRun:
         """Whether it refuses anything, and not only records."""
         return self._start is not None
 
+    @property
+    def absent(self) -> tuple[str, ...]:
+        """What was to be written and is not granted, since it does not exist."""
+        return self._grants.absent
+
     def detail(self) -> dict[str, Any]:
         """Return what each call's event says of the sandbox."""
         profile = self.chosen.profile
@@ -145,11 +162,16 @@ class SandboxedRun:
     async def _serve(self, sockets: list[socket.socket]) -> None:
         from proxy.confine.forwarder import serve_sandbox  # noqa: PLC0415  only servers with a network need it
 
-        assert self._proxy is not None
+        assert self._way.proxy is not None
         hosts = self._grants.hosts
         allowed = (lambda host, port: host_fits(host, port, hosts)) if hosts is not None else None
         self._servers = await serve_sandbox(
-            self._proxy, sockets, allowed, self.on_refused, host_ports=local_ports(hosts), redirected=hosts is None
+            self._way.proxy,
+            sockets,
+            allowed,
+            self.on_refused,
+            host_ports=local_ports(hosts),
+            redirected=self._way.firewall is not None,
         )
 
 
@@ -162,11 +184,11 @@ def prepare_sandbox(chosen: ChosenSandbox, launch: Launch, settings: Settings, c
     )
     if not chosen.profile.enforced:
         return SandboxedRun(chosen, launch, around=around)
+    way = _way_out(chosen.profile.hosts, settings)
     try:
         grants = expand(chosen.profile, around, os.environ)
     except (ValueError, OSError) as error:
         raise ConfigError(f"the sandbox profile {chosen.name!r} cannot be applied: {error}") from error
-    way = _way_out(grants, settings)
     binds = any(tool.files == "from arguments" for tool in chosen.profile.tools.values())
     ours, theirs = socket.socketpair() if binds else (None, None)
     plan = SandboxPlan(
@@ -183,7 +205,7 @@ def prepare_sandbox(chosen: ChosenSandbox, launch: Launch, settings: Settings, c
         environ=change({**grants.env, "TMPDIR": "/tmp"}, way.environ),  # noqa: S108  its own
     )
     start = SandboxedStart(plan)
-    return SandboxedRun(chosen, start.launch, start, grants, way.proxy, around=around, supervised=ours)
+    return SandboxedRun(chosen, start.launch, start, grants, way, around=around, supervised=ours)
 
 
 def _without_own(grants: Grants, settings: Settings, config: Path | None) -> Grants:
@@ -195,20 +217,9 @@ def _without_own(grants: Grants, settings: Settings, config: Path | None) -> Gra
     return replace(grants, hidden=tuple(dict.fromkeys((*grants.hidden, *inside))))
 
 
-@dataclass(frozen=True, slots=True)
-class _WayOut:
-    ports: tuple[int, ...] | None = None
-    dns_port: int = 53
-    firewall: str | None = None
-    proxy: tuple[str, int] | None = None
-    given: dict[str, str] = field(default_factory=dict[str, str])
-    environ: dict[str, str | None] = field(default_factory=dict[str, "str | None"])
-
-
-def _way_out(grants: Grants, settings: Settings) -> _WayOut:
-    hosts = grants.hosts
+def _way_out(hosts: tuple[str, ...] | None, settings: Settings) -> WayOut:
     if hosts == ():
-        return _WayOut()
+        return WayOut()
     running = run_file.read(settings.state_dir)
     if running is None or running.mode != "regular":
         raise ConfigError(
@@ -223,7 +234,7 @@ def _way_out(grants: Grants, settings: Settings) -> _WayOut:
     every = hosts is None or any(entry.endswith(":*") for entry in hosts)
     firewall = ruleset(host_ports=local_ports(hosts)) if every else None
     ports = (FORWARDER_PORT,) if every else ports_of(hosts or ())
-    return _WayOut(
+    return WayOut(
         ports,
         RESOLVER_PORT if every else 53,
         firewall,
@@ -244,5 +255,10 @@ def ports_of(hosts: Sequence[str]) -> tuple[int, ...]:
 
 def local_ports(hosts: Sequence[str] | None) -> tuple[int, ...]:
     """Return the ports of this machine's own loopback that a profile names."""
-    named = [entry for entry in hosts or () if entry.startswith(_LOCAL)]
+    named = [entry for entry in hosts or () if _host_of(entry) in _LOCAL]
     return tuple(port for entry in named for port in ports_of([entry]))
+
+
+def _host_of(entry: str) -> str:
+    host, colon, _ = entry.rpartition(":")
+    return (host if colon and not entry.endswith("]") else entry).lower()

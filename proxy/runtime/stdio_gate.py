@@ -144,4 +144,9 @@ class StdioGate:
         if self.box.report is not None and self.box.report.missing:
             missing = "; ".join(self.box.report.missing)
             self.say(f"interlock run: the sandbox of {self.context.server!r} is not complete: {missing}")
+        if self.box.absent:
+            self.say(
+                f"interlock run: the sandbox of {self.context.server!r} cannot grant what does not exist: "
+                f"{', '.join(self.box.absent)}; create it, or write FOLDER/** for a folder"
+            )
         return detail

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import shutil
+import stat
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -50,30 +51,41 @@ class Grants:
     hide: tuple[str, ...] = ()  # absolute globs, for what is made later
     exec: tuple[str, ...] = ()
     sockets: tuple[str, ...] = ()
+    unix: bool = False  # unix sockets may be made: to those above, and to its own in the temporary folders
     temporary: tuple[str, ...] = ()  # writable, and nobody else's
+    made: tuple[tuple[str, int], ...] = ()  # empty files, with their inodes, that were made to be written
+    absent: tuple[str, ...] = ()  # were to be written, and cannot be granted, since they do not exist
     env: dict[str, str] = field(default_factory=dict[str, str])
     hosts: tuple[str, ...] | None = ()  # None: any
     limits: SandboxLimits = field(default_factory=SandboxLimits)
 
 
 def expand(profile: SandboxProfile, around: Surroundings, environ: Mapping[str, str]) -> Grants:
-    """Return what a profile grants here. Folders that are to be written, such as `$HOME/.npm/**`, are created."""
+    """Return what a profile grants here. What is to be written, such as `$HOME/.npm/**` or a file, is created."""
     opened = frozenset(path for line in profile.secrets for path in _matches(line, around))
     hidden = _Hidden(profile.hide, around, opened)
+    made, absent = _make_files(profile.write, around, hidden)
     writable = [path for line in profile.write for path in _matches(line, around, create=True)]
     scratch = (*around.tmp, "/dev/shm")  # noqa: S108  each server has its own
     temporary = tuple(path for path in writable if path in scratch)
     write = [part for path in writable if path not in scratch for part in hidden.without(path)]
     read = [part for line in profile.read for path in _matches(line, around) for part in hidden.without(path)]
     granted = tuple(dict.fromkeys((*read, *sorted(opened))))
+    sockets = tuple(dict.fromkeys(path for line in profile.sockets for path in substitute(line, around)))
+    # Who may use any unix socket could connect to each that it sees.
+    shared = tuple(path for path in sockets if path not in scratch)
+    unlisted = hidden.special((*granted, *write), sockets) if sockets else ()
     return Grants(
         read=granted,
         write=tuple(dict.fromkeys(write)),
-        hidden=tuple(hidden.inside((*granted, *write))),
+        hidden=tuple(dict.fromkeys((*hidden.inside((*granted, *write)), *unlisted))),
         hide=tuple(pattern for line in profile.hide for pattern in substitute(line, around)),
         exec=tuple(dict.fromkeys(path for line in profile.exec for path in _programs(line, around))),
-        sockets=tuple(dict.fromkeys(path for line in profile.sockets for path in substitute(line, around))),
+        sockets=shared,
+        unix=bool(sockets),
         temporary=tuple(dict.fromkeys(temporary)),
+        made=made,
+        absent=absent,
         env=chosen_environment(profile.env, environ),
         hosts=profile.hosts,
         limits=profile.limits,
@@ -110,6 +122,31 @@ def _matches(line: str, around: Surroundings, *, create: bool = False) -> Iterat
             os.makedirs(plain, mode=0o700, exist_ok=True)  # noqa: PTH103
         if os.path.lexists(plain):
             yield plain
+
+
+def _make_files(
+    lines: Iterable[str], around: Surroundings, hidden: _Hidden
+) -> tuple[tuple[tuple[str, int], ...], tuple[str, ...]]:
+    """Make an empty file for each that is to be written and does not exist; return those, and what cannot be made.
+
+    Only a file that exists can be shown to a server. A name without a dot may be meant as a folder: that is not made.
+    """
+    made: list[tuple[str, int]] = []
+    absent: list[str] = []
+    for path in dict.fromkeys(path for line in lines for path in substitute(line, around)):
+        if path.endswith("/**") or not _MARKS.isdisjoint(path) or os.path.lexists(path):
+            continue
+        if not os.path.splitext(path)[1] or not [*hidden.without(path)]:  # noqa: PTH122
+            absent.append(path)
+            continue
+        try:
+            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        except OSError:
+            absent.append(path)
+            continue
+        made.append((path, os.fstat(handle).st_ino))
+        os.close(handle)
+    return tuple(made), tuple(absent)
 
 
 def _glob(pattern: str) -> Iterator[str]:
@@ -185,6 +222,22 @@ class _Hidden:
         found += walk([folder for folder in folders if self._is_personal(folder)], fits)
         yield from (path for path in dict.fromkeys(found) if path not in self._opened)
 
+    def special(self, granted: Iterable[str], listed: Sequence[str]) -> list[str]:
+        """Return the sockets inside of granted folders that are not listed."""
+        folders = dict.fromkeys(os.path.realpath(path) for path in granted if path not in self._packages)
+        kept = frozenset(os.path.realpath(path) for path in listed)
+        found = [path for path in folders if _is_socket(path)]
+        shown = [folder for folder in folders if not _is_system(folder)]
+        found += walk(shown, lambda path, _name: _is_socket(path), SKIPPED - {".git"}, plain=False)
+        return [path for path in found if path not in kept]
+
+
+def _is_socket(path: str) -> bool:
+    try:
+        return stat.S_ISSOCK(os.lstat(path).st_mode)
+    except OSError:
+        return False
+
 
 def _name_test(patterns: Sequence[str]) -> Callable[[str, str], bool]:
     from proxy.sandbox.path_globs import compile_tail  # noqa: PLC0415
@@ -193,8 +246,17 @@ def _name_test(patterns: Sequence[str]) -> Callable[[str, str], bool]:
     return lambda path, name: is_secret_name(name) or any(tail(path) for tail in tails)
 
 
-def walk(folders: Sequence[str], fits: Callable[[str, str], bool]) -> list[str]:
-    """Return the paths below folders that fit; folders of packages are left out. Raises ValueError for too many."""
+def walk(
+    folders: Sequence[str],
+    fits: Callable[[str, str], bool],
+    skipped: frozenset[str] = SKIPPED,
+    *,
+    plain: bool = True,
+) -> list[str]:
+    """Return the paths below folders that fit; folders of packages are left out. Raises ValueError for too many.
+
+    `plain`: ordinary files are asked about, too.
+    """
     found: list[str] = []
     waiting, seen = list(folders), 0
     while waiting:
@@ -205,11 +267,11 @@ def walk(folders: Sequence[str], fits: Callable[[str, str], bool]) -> list[str]:
             continue
         for entry in entries:
             seen += 1
-            if fits(entry.path, entry.name):
+            if (plain or not entry.is_file(follow_symlinks=False)) and fits(entry.path, entry.name):
                 found.append(entry.path)
-            elif entry.is_dir(follow_symlinks=False) and entry.name not in SKIPPED:
+            elif entry.is_dir(follow_symlinks=False) and entry.name not in skipped:
                 waiting.append(entry.path)
-        if seen > 5 * MAX_MATCHES:
+        if seen > (5 if plain else 20) * MAX_MATCHES:
             raise ValueError(f"{folder!r} has too many files to look for hidden ones; name a smaller folder")
     return found
 

@@ -148,6 +148,13 @@ def set_read_only(path: str, *, on: bool, flags: int = 0) -> None:
         raise NamespaceError(f"making {path} {'read-only' if on else 'writable'}: {os.strerror(ctypes.get_errno())}")
 
 
+def mount_proc() -> None:
+    """Mount a /proc of our own, without the names of keys: a user sees all of its own there. Raises NamespaceError."""
+    mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV)
+    for path in filter(os.path.exists, ("/proc/keys", "/proc/key-users")):
+        mount("/dev/null", path, None, MS_BIND)
+
+
 def over_mount(cover: OverMount) -> None:
     """Mount something over a path; what does not exist needs no cover. Raises NamespaceError."""
     # A mount on a link goes to its target, so the target is what must exist.
@@ -270,7 +277,7 @@ def confine_files(
     kept = [(seen, os.open(home, os.O_PATH)), (own, os.open(own, os.O_PATH))]
     # Before any other mount: where the machine's mounts are shared, ours would appear outside.
     mount(None, "/", None, MS_REC | MS_PRIVATE)
-    mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV)
+    mount_proc()
     for path in filter(os.path.exists, (f"/proc/{name}" for name in MACHINE)):
         # A mount of its own stays read-only when /proc as a whole becomes writable again below.
         mount(path, path, None, MS_BIND | MS_REC)

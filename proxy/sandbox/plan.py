@@ -74,7 +74,7 @@ class SandboxPlan:
             "ports": None if self.ports is None else list(self.ports),
             "dns_port": self.dns_port,
             "firewall": self.firewall,
-            "unix": bool(self.grants.sockets),
+            "unix": self.grants.unix,
             "limits": self.grants.limits.model_dump(exclude_none=True),
             "view": {
                 "files": shown,

@@ -1,6 +1,7 @@
 """Starts one program, and ends it with everything that it started: when it ends, or when its owner does.
 
 Run as a script of its own, so it uses the standard library alone: `python process_reaper.py FD PROGRAM NAME ARGUMENT…`.
+Before PROGRAM may stand `--remove-empty PATH INODE`: a file that is removed at the end if it is still empty.
 FD is the reading end of a pipe whose other end the owner holds; when the owner dies, however that happens, the pipe
 ends. Signals are forwarded to the program. The exit code is the program's, or 128 plus the number of the signal that
 ended it; 127 and 126 where it could not be started, as in a shell.
@@ -8,10 +9,12 @@ ended it; 127 and 126 where it could not be started, as in a shell.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import select
 import signal
+import stat
 import sys
 import time
 from typing import NoReturn
@@ -23,6 +26,7 @@ RESTORED = (signal.SIGPIPE, signal.SIGXFSZ)
 KILL_SECONDS = 5.0
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
 SIGNALLED = 128
+REMOVE_EMPTY = "--remove-empty"  # with a path and its inode; before the program
 
 
 def prctl(option: int, *values: int) -> None:
@@ -148,8 +152,21 @@ def watch(pid: int, owner: int, wakeup: int) -> int | None:
             return None
 
 
+def remove_empty(path: str, inode: int) -> None:
+    """Remove a file that was made for the program, and that it left empty."""
+    with contextlib.suppress(OSError):
+        found = os.lstat(path)
+        if found.st_ino == inode and found.st_size == 0 and stat.S_ISREG(found.st_mode):
+            os.unlink(path)
+
+
 def main(argv: list[str]) -> int:
-    owner, program, command = int(argv[0]), argv[1], argv[2:]
+    owner, rest = int(argv[0]), argv[1:]
+    made: list[tuple[str, int]] = []
+    while rest[0] == REMOVE_EMPTY:
+        made.append((rest[1], int(rest[2])))
+        del rest[:3]
+    program, command = rest[0], rest[1:]
     # A server that inherited the pipe could hold it open, and would not be ended with its owner.
     os.set_inheritable(owner, False)
     # Before the fork: a daemon that detaches itself must become our child, not init's.
@@ -169,6 +186,8 @@ def main(argv: list[str]) -> int:
         os.close(stream)
     status = watch(pid, owner, reading)
     kill_descendants(reaper)
+    for path, inode in made:  # here: the owner may have been killed
+        remove_empty(path, inode)
     return SIGNALLED + signal.SIGKILL if status is None else exit_code(status)
 
 

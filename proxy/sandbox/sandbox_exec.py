@@ -54,7 +54,7 @@ ACCESS = {
     "exec": landlock.EXECUTE | landlock.READ,
     "own": landlock.WRITE | landlock.EXECUTE,
     "device": landlock.READ_FILE | landlock.WRITE_FILE | landlock.IOCTL_DEV,
-    "proc": landlock.READ | landlock.WRITE_FILE,
+    "proc": landlock.READ | landlock.WRITE_FILE | landlock.TRUNCATE,
 }
 LIMITS = {
     "memory": (resource.RLIMIT_DATA,),

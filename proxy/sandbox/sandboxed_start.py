@@ -83,6 +83,7 @@ class SandboxedStart:
             (sys.executable, "-I", "-S", script, str(content), str(inner)),
             descriptors=(content, inner, *((plan.supervisor,) if plan.supervisor is not None else ())),
             environ=plan.environ,
+            made=plan.grants.made,
         )
 
     async def release(self, serve: Callable[[list[socket.socket]], Awaitable[None]]) -> SandboxReport:

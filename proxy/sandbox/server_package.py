@@ -12,14 +12,16 @@ if TYPE_CHECKING:
 _SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/nix/store")
 _SHARED: Final = ("/", "/opt", "/home", "/root", "/srv", "/var", "/tmp", "/var/tmp", "/usr/local")  # noqa: S108
 _TOOLS: Final = frozenset({".local", ".cargo", ".deno", ".bun"})  # hold the programs of many packages, and more
+MAX_FIRST_LINE: Final = 256  # what the kernel reads of it
 _MANIFESTS: Final = ("package.json", "pyproject.toml", "setup.py", "go.mod", "Cargo.toml")
 
 
 def package_of(program: str, argv: Sequence[str], home: str, cwd: str) -> tuple[str, ...]:
     """Return the files and folders of the server that `program` and `argv` start."""
     found: list[str] = []
-    for path in (os.path.abspath(program), os.path.realpath(program)):  # noqa: PTH100
-        found += _installation(path, home)
+    for runs in (program, *_interpreter(program)):
+        for path in (os.path.abspath(runs), os.path.realpath(runs)):  # noqa: PTH100
+            found += _installation(path, home)
     found += [path for word in argv[1:] for path in _script(word, home, cwd)]
     return tuple(dict.fromkeys(path for path in found if os.path.exists(path)))  # noqa: PTH110
 
@@ -35,6 +37,18 @@ def roots_of(argv: Sequence[str], home: str, cwd: str) -> tuple[str, ...]:
 
 def _is_broad(folder: str, home: str) -> bool:
     return folder in _SHARED or folder == home or home.startswith(f"{folder}/")
+
+
+def _interpreter(program: str) -> Iterator[str]:
+    """Return the program that a script names in its first line, such as the Python of a virtual environment."""
+    try:
+        with open(program, "rb") as file:  # noqa: PTH123
+            head = file.read(MAX_FIRST_LINE).partition(b"\n")[0]
+    except OSError:
+        return
+    words = os.fsdecode(head).removeprefix("#!").split()
+    if head.startswith(b"#!/") and words:
+        yield words[0]
 
 
 def _installation(program: str, home: str) -> Iterator[str]:

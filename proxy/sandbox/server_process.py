@@ -30,6 +30,7 @@ class Launch:
     argv: tuple[str, ...]  # name first
     descriptors: tuple[int, ...] = ()  # that it inherits besides its streams; `start_server` closes them here
     environ: Mapping[str, str] | None = None  # ours, but for our settings, where it is None
+    made: tuple[tuple[str, int], ...] = ()  # files and inodes that were made for it; removed if they stay empty
 
 
 def plan_launch(command: Sequence[str], environ: Mapping[str, str]) -> Launch:
@@ -148,7 +149,9 @@ async def start_server(launch: Launch) -> ServerProcess:
             sys.executable,
             # Isolated and without site-packages: the server's folder must not choose what the reaper imports.
             *("-I", "-S", str(Path(process_reaper.__file__))),
-            *(str(reaper_end), launch.program, *launch.argv),
+            str(reaper_end),
+            *(word for path, inode in launch.made for word in (process_reaper.REMOVE_EMPTY, path, str(inode))),
+            *(launch.program, *launch.argv),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=None,

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.server
 import json
 import os
 import shutil
 import signal
+import socket
+import ssl
+import subprocess
 import sys
 import tempfile
 import threading
@@ -19,11 +23,13 @@ from typing import Any
 import pytest
 
 from proxy.sandbox.process_reaper import descendants
+from tests.confine.ordinary import NOBODY
 from tests.servers.asking import CLIENTS
-from tests.support.harness import start_interlock
+from tests.servers.misbehaving import EXPECTED
+from tests.support.harness import environment, make_certificates, start_interlock
 from tests.support.node_tools import node
 from tests.support.processes import REPOSITORY
-from tests.support.stdio_harness import Run, start_run
+from tests.support.stdio_harness import Run, run_command, start_run
 from tests.support.system_needs import needs, needs_namespaces
 from tests.support.timeouts import PATIENCE
 
@@ -31,6 +37,11 @@ pytestmark = [needs("curl", "strace"), needs_namespaces]
 ASKING = [sys.executable, str(REPOSITORY / "tests" / "servers" / "asking.py")]
 FILES = REPOSITORY / "tests/node/node_modules/@modelcontextprotocol/server-filesystem/dist/index.js"
 ALLOW = "version: 1\ndefault: allow\n"
+KNOWN = f"""{ALLOW}egress:
+  default: allow
+  rules:
+    - {{id: known, action: allow, hosts: [site.test, web.test, localhost, 127.0.0.1]}}
+"""
 
 
 @pytest.fixture
@@ -111,11 +122,16 @@ def test_what_is_not_granted_stays_hidden_whatever_the_host_does(folder: Path, c
         assert "FileNotFoundError" in text_of(run.call("read", 2, path=str(target)))
 
 
-def test_nothing_is_left_when_the_launcher_is_killed(folder: Path) -> None:
-    flag = profile(folder, write=[str(folder / "root")])
+@pytest.mark.parametrize("trace", ["off", "require"])
+def test_nothing_is_left_when_the_launcher_is_killed(folder: Path, trace: str) -> None:
+    unwritten, written = folder / "unwritten.txt", folder / "written.txt"
+    flag = profile(folder, write=[str(folder / "root"), str(unwritten), str(written)])
+    (folder / "tmp").mkdir()
     before = sorted((folder / "root").rglob("*"))
-    with started(folder, ASKING, flag) as run:
+    with started(folder, ASKING, flag, "--trace", trace, env={"TMPDIR": str(folder / "tmp")}) as run:
         assert text_of(run.call("linger", 1)) == "started"
+        assert text_of(run.call("write", 2, path=str(written), text="x")) == "1"
+        assert unwritten.exists()  # an empty one: only what exists can be shown
         below = descendants(run.process.pid)
         assert len(below) >= 3
         os.kill(run.process.pid, signal.SIGKILL)
@@ -124,6 +140,9 @@ def test_nothing_is_left_when_the_launcher_is_killed(folder: Path) -> None:
             assert time.monotonic() < deadline, "something is left"
             time.sleep(0.02)
     assert sorted((folder / "root").rglob("*")) == before
+    assert list((folder / "tmp").iterdir()) == []
+    assert written.read_text() == "x"
+    assert not unwritten.exists()
 
 
 class Page(http.server.BaseHTTPRequestHandler):
@@ -137,25 +156,103 @@ class Page(http.server.BaseHTTPRequestHandler):
         pass
 
 
-@pytest.fixture(scope="module")
-def site() -> Iterator[int]:
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page) as made:
+class World:
+    """A site, plain and with TLS, a unix socket that greets, and a proxy that knows the site by name."""
+
+    def __init__(self, folder: Path, stack: contextlib.ExitStack) -> None:
+        certificates = make_certificates(folder / "certificates", "site.test", "web.test")
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(certificates.cert_file, certificates.key_file)
+        self.plain, self.tls = (self._serve(stack, each) for each in (None, context))
+        self.greeting = folder / "greeting.sock"
+        listener = stack.enter_context(socket.socket(socket.AF_UNIX))
+        listener.bind(str(self.greeting))
+        listener.listen()
+        threading.Thread(target=self._greet, args=(listener,), daemon=True).start()
+        stack.callback(listener.shutdown, socket.SHUT_RDWR)
+        started = start_interlock(
+            folder / "proxy", policy=KNOWN, upstream_ca=certificates.ca_file, program=["tests.daemon.named"]
+        )
+        self.state_dir = stack.enter_context(started).state_dir
+
+    def _serve(self, stack: contextlib.ExitStack, context: ssl.SSLContext | None) -> int:
+        made = stack.enter_context(http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page))
+        if context is not None:
+            made.socket = context.wrap_socket(made.socket, server_side=True)
         threading.Thread(target=made.serve_forever, daemon=True).start()
-        yield made.server_port
-        made.shutdown()
+        stack.callback(made.shutdown)
+        return made.server_port
+
+    def _greet(self, listener: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                with listener.accept()[0] as connection:
+                    connection.sendall(b"hello")
 
 
-def test_every_client_reaches_an_allowed_host_and_none_another(folder: Path, site: int) -> None:
-    with start_interlock(folder, policy=ALLOW) as proxy:
-        flag = profile(folder, network=[f"localhost:{site}", "a.test:80"], exec=["curl", "node"])
-        with started(folder, ASKING, flag, state_dir=proxy.state_dir) as run:
-            reached = {
-                client: text_of(run.call("fetch", number, client=client, url=f"http://localhost:{site}/"))
-                for number, client in enumerate(CLIENTS, 1)
-            }
-            assert {client: said.strip() for client, said in reached.items()} == dict.fromkeys(CLIENTS, "there")
-            for number, host in enumerate(("b.test", "127.0.0.2", "example.com"), 20):
-                assert "there" not in text_of(run.call("fetch", number, client="curl", url=f"http://{host}:{site}/"))
+@pytest.fixture(scope="module")
+def world() -> Iterator[World]:
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="interlock-world-", dir="/var/tmp")))
+        yield World(folder, stack)
+
+
+def test_every_client_reaches_an_allowed_host_and_none_another(folder: Path, world: World) -> None:
+    site = world.plain
+    flag = profile(folder, network=[f"localhost:{site}", "a.test:80"], exec=["curl", "node"])
+    with started(folder, ASKING, flag, state_dir=world.state_dir) as run:
+        reached = {
+            client: text_of(run.call("fetch", number, client=client, url=f"http://localhost:{site}/"))
+            for number, client in enumerate(CLIENTS, 1)
+        }
+        assert {client: said.strip() for client, said in reached.items()} == dict.fromkeys(CLIENTS, "there")
+        for number, host in enumerate(("b.test", "127.0.0.2", "example.com"), 20):
+            assert "there" not in text_of(run.call("fetch", number, client="curl", url=f"http://{host}:{site}/"))
+
+
+NETWORKS: dict[str, tuple[Any, set[str]]] = {
+    "any": ("any", {"https://site.test", "http://site.test", "http://web.test"}),
+    "a host by its port": (["site.test:{tls}"], {"https://site.test"}),
+    "a host by every port": (["site.test:*"], {"https://site.test", "http://site.test"}),
+    "hosts by every port": (["*.test:*"], {"https://site.test", "http://site.test", "http://web.test"}),
+    "every port, and one of this machine": (
+        ["web.test:*", "localhost:{plain}"],
+        {"http://web.test", "http://localhost", "http://127.0.0.1"},
+    ),
+    "a name that begins like this machine's": (["localhost.test:{plain}", "127.0.0.10:{plain}"], set()),
+}
+
+
+@pytest.mark.parametrize("row", NETWORKS)
+def test_a_network_is_what_its_line_says(folder: Path, world: World, row: str) -> None:
+    network, expected = NETWORKS[row]
+    ports = {"tls": world.tls, "plain": world.plain}
+    if isinstance(network, list):
+        network = [entry.format_map(ports) for entry in network]
+    flag = profile(folder, network=network, exec=["curl"])
+    tried = ("https://site.test", *(f"http://{name}" for name in ("site.test", "web.test", "localhost", "127.0.0.1")))
+    with started(folder, ASKING, flag, state_dir=world.state_dir) as run:
+        reached = set()
+        for number, url in enumerate(tried, 1):
+            port = ports["tls" if url.startswith("https") else "plain"]
+            if "there" in text_of(run.call("fetch", number, client="curl", url=f"{url}:{port}/")):
+                reached.add(url)
+        assert reached == expected, run.errors()
+
+
+def test_a_listed_socket_is_reached_and_none_beside_it(folder: Path, world: World) -> None:
+    beside = folder / "root" / "beside.sock"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(beside))
+        listener.listen()
+        with started(folder, ASKING, profile(folder, sockets=[str(world.greeting)])) as run:
+            assert text_of(run.call("connect", 1, path=str(world.greeting))) == "hello"
+            assert "Error" in text_of(run.call("connect", 2, path=str(beside)))
+            listener.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                listener.accept()
+        with started(folder, ASKING, profile(folder)) as run:
+            assert "hello" not in text_of(run.call("connect", 3, path=str(world.greeting)))
 
 
 def test_a_network_without_a_proxy_is_refused(folder: Path) -> None:
@@ -179,3 +276,90 @@ def test_shadow_refuses_nothing_and_says_so(folder: Path) -> None:
         assert text_of(run.call("read", 1, path=str(folder / "policy.yaml"))) == ALLOW
         run.end()
         assert [e["detail"]["sandbox"]["mode"] for e in run.events() if e["kind"] == "decided"] == ["shadow"]
+
+
+MISBEHAVING = [sys.executable, str(REPOSITORY / "tests" / "servers" / "misbehaving.py")]
+CANARY = "kept-in-the-home"
+SOUGHT = (
+    *(".netrc", ".aws/credentials", ".kube/config", ".bitcoin/wallet.dat", ".config/gh/hosts.yml", ".ssh/known_hosts"),
+    *(".codex/auth.json", ".vault-token", ".claude/.credentials.json", ".claude.json", ".pgpass", ".zsh_history"),
+    *(".config/chromium/Default/Login Data", "documents/data.csv", "documents/settings.json", ".bashrc"),
+)
+# These say nothing of an error that they get, or do what stays inside: text for the model, a port of their own.
+QUIET = {
+    *("harmless", "hides_its_words", "orders_the_model", "answers_with_orders", "waits_for_callers"),
+    *("tells_by_names", "tells_by_a_plain_name", "tells_by_many_names", "does_it_afterwards", "posts_to_this_machine"),
+    *("deletes_from_the_home", "deletes_a_document", "looks_for_a_token", "opens_a_token_that_is_absent"),
+    *("runs_from_memory", "attaches_to_the_tracer", "looks_into_the_tracer", "leaves_its_bounds", "kills_the_tracer"),
+    *("watches_the_keys", "asks_for_all_packets", "asks_the_keyring", "shows_its_variables"),
+}
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """A home that is not below /var/tmp, of which a server has its own."""
+    with tempfile.TemporaryDirectory(prefix="interlock-home-", dir=Path.home()) as made:
+        yield Path(made)
+
+
+def content(*folders: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for folder in folders for path in folder.rglob("*") if path.is_file()}
+
+
+def test_every_bad_tool_is_stopped_and_not_only_named(folder: Path, home: Path) -> None:
+    for name in SOUGHT:
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text(f"{name} {CANARY}")
+    (folder / "root" / ".git").mkdir()
+    flag = profile(folder, extends=["python"])
+    before = content(home, folder / "root")
+    env = {"HOME": str(home), "SERVICE_TOKEN": CANARY, "SSH_AUTH_SOCK": "/run/agent.sock"}
+    given = {
+        "reads_another_document": {"path": str(folder / "root" / "a.txt")},
+        "says_it_only_reads": {"path": str(folder / "root" / "a.txt")},
+        "makes_a_git_hook": {"repository": str(folder / "root")},
+        "does_it_sometimes": {"style": "list"},
+    }
+    with started(folder, MISBEHAVING, flag, env=env) as run:
+        said = {}
+        for number, tool in enumerate([*EXPECTED, "does_it_later", "does_it_later", "does_it_later"], 1):
+            said[tool] = run.call(tool, number, **given.get(tool, {"text": "x"}))["result"]
+    assert {tool for tool, result in said.items() if not result["isError"]} == QUIET
+    assert CANARY not in json.dumps(said)
+    assert content(home, folder / "root") == before
+    assert not Path("/etc/cron.d/tidy").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the other tests are an ordinary user's already")
+def test_an_ordinary_user_has_a_whole_sandbox_by_the_same_command(folder: Path) -> None:
+    secret = folder / "home" / ".ssh" / "id_rsa"
+    secret.parent.mkdir(parents=True)
+    secret.write_text("key")
+    flag = profile(folder, read=[str(folder / "root"), "$HOME"]).replace("=", "=require:")
+    for each in (folder, *folder.rglob("*")):
+        os.chown(each, NOBODY, NOBODY)
+    words = run_command(folder / "state", folder / "policy.yaml", ASKING, flag, "--trace", "off")
+    calls = [
+        {
+            "jsonrpc": "2.0",
+            "id": n,
+            "method": "tools/call",
+            "params": {"name": "read", "arguments": {"path": str(path)}},
+        }
+        for n, path in enumerate((folder / "root" / "a.txt", secret, Path("/etc/shadow")))
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.confine.ordinary", *words],
+        cwd=REPOSITORY,
+        env=environment({"HOME": str(folder / "home")}),
+        input="".join(json.dumps(call) + "\n" for call in calls),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    answers = {found["id"]: text_of(found) for found in map(json.loads, done.stdout.splitlines())}
+    assert answers[0] == "hello"
+    assert "FileNotFoundError" in answers[1]
+    assert "FileNotFoundError" in answers[2]

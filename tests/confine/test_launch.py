@@ -16,6 +16,7 @@ import pytest
 
 from tests.commands.test_exec import ca_folder
 from tests.confine.ordinary import NOBODY
+from tests.sandbox.equipped import SEARCH
 from tests.support.confine_fixture import World, make_world
 from tests.support.harness import environment, free_port
 from tests.support.node_tools import node
@@ -195,6 +196,25 @@ def test_where_no_proxy_answers_connections_fail_and_it_is_said_once(tmp_path: P
     assert done.returncode not in (0, 125)
     assert done.stderr.count("curl: ") == 3
     assert done.stderr.count(f"interlock confine: the proxy on 127.0.0.1:{port} does not answer") == 1
+
+
+def test_the_launchers_keys_are_not_the_agents(tmp_path: Path) -> None:
+    search = [sys.executable, "-c", SEARCH]
+    for command, found in (
+        (search, "found True"),
+        ([sys.executable, "-m", *confined(tmp_path, *search)], "not found False"),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.sandbox.equipped", *command],
+            cwd=REPOSITORY,
+            env=environment(),
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+            start_new_session=True,
+        )
+        assert done.stdout.strip() == found, done.stderr
 
 
 @pytest.mark.parametrize(("script", "code"), [("exit 7", 7), ("kill -KILL $$", 137), ("exit 0", 0)])

@@ -6,7 +6,9 @@ import pytest
 
 from proxy.learn.generalise import Places, generalise
 
-PLACES = Places("/home/ada", "/work", ("/home/ada/projects/x",), ("/opt/server",), real_home="/root")
+PLACES = Places(
+    "/home/ada", "/work", ("/home/ada/projects/x",), ("/opt/server", "/home/ada/projects/x/node"), real_home="/root"
+)
 
 
 @pytest.mark.parametrize(
@@ -14,6 +16,8 @@ PLACES = Places("/home/ada", "/work", ("/home/ada/projects/x",), ("/opt/server",
     [
         (["/home/ada/projects/x/a", "/home/ada/projects/x/b/c"], ["$ROOTS"]),
         (["/opt/server/lib/a.js"], ["$PACKAGE"]),
+        (["/home/ada/projects/x/node/a.js", "/home/ada/projects/x/a"], ["$PACKAGE", "$ROOTS"]),
+        (["/home/ada/.cache", "/home/ada/.local/share", "/home/ada/.cache/tool/a"], ["$HOME/.cache/tool/**"]),
         (["/tmp/a", "/var/tmp/b"], ["$TMP"]),
         (["/home/ada/.cache/tool/a/b", "/home/ada/.cache/tool/c"], ["$HOME/.cache/tool/**"]),
         (["/home/ada/.local/share/tool/db"], ["$HOME/.local/share/tool/**"]),

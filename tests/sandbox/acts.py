@@ -14,8 +14,10 @@ import json
 import os
 import shutil
 import socket
+import struct
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -47,8 +49,51 @@ def syscall(number: int, *words: Any) -> int:
     return result
 
 
-def mount(source: bytes, target: bytes, kind: bytes | None, flags: int = 0) -> None:
-    check(LIBC.mount(source, target, kind, ctypes.c_ulong(flags), None))
+def mount(source: bytes, kind: bytes | None, flags: int = 0) -> None:
+    """Mount something on the folder that may be written, and take it away: later acts need that folder."""
+    check(LIBC.mount(source, os.fsencode(ROOT), kind, ctypes.c_ulong(flags), None))
+    check(LIBC.umount2(os.fsencode(ROOT), 2))
+
+
+def leave(path: str) -> None:
+    """Make a file where the machine has its own, and take it away."""
+    Path(path).write_text("x")
+    Path(path).unlink()
+
+
+def sees_outside() -> None:
+    try:
+        os.kill(PID, 0)
+    except PermissionError:  # it is there, and somebody else's
+        return
+
+
+def reads_memory() -> None:
+    """Read a child's memory; by the fork it has the same words at the same place."""
+    theirs, ours = ctypes.create_string_buffer(b"words"), ctypes.create_string_buffer(5)
+    held, release = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(release)
+        os.read(held, 1)
+        os._exit(0)
+    try:
+        here, there = (struct.pack("QQ", ctypes.addressof(each), 5) for each in (ours, theirs))
+        syscall(310, child, here, 1, there, 1, 0)
+    finally:
+        os.close(release)
+        os.waitpid(child, 0)
+
+
+def opens_by_handle() -> None:
+    handle, mounted = ctypes.create_string_buffer(struct.pack("Ii", 128, 0), 136), ctypes.c_int()
+    syscall(303, -100, os.fsencode(ROOT), handle, ctypes.byref(mounted), 0)
+    syscall(304, os.open(ROOT, os.O_RDONLY), handle, 0)
+
+
+def sets_clock() -> None:
+    seconds, rest = divmod(time.time_ns(), 10**9)  # to what it is: bare, as root, this is the machine's own
+    syscall(227, 0, struct.pack("qq", seconds, rest))
 
 
 def connect(family: int, kind: int, address: Any, said: bytes = b"out") -> None:
@@ -202,34 +247,34 @@ OTHER_FILES: dict[str, Act] = {
     "reads a file by a hard link": by_hard_link,
     "reads above the root": (ROOT / ".." / OUTSIDE.name / "secret").read_text,
     "reads by another process's root": by_root_of_another,
-    "reads by its own working folder": lambda: Path(f"/proc/self/cwd/{OUTSIDE}/secret").read_text(),
+    "reads by its own root": lambda: Path(f"/proc/self/root{OUTSIDE}/secret").read_text(),
     "changes the mode of what it may read": lambda: READABLE.chmod(0o644),
     "changes the owner of what it may read": lambda: os.chown(READABLE, os.getuid(), os.getgid()),
     "sets an attribute on what it may read": lambda: os.setxattr(READABLE, "user.x", b"1"),
     "sets the times of what it may read": lambda: os.utime(READABLE, (1, 1)),
     "writes what it may read": lambda: READABLE.open("a").close(),
     "replaces what it may read": lambda: (ROOT / "mine").rename(READABLE),
-    "writes into the system": lambda: Path("/usr/interlock-was-here").write_text("x"),
-    "writes into /etc": lambda: Path("/etc/interlock-was-here").write_text("x"),
+    "writes into the system": lambda: leave("/usr/interlock-was-here"),
+    "writes into /etc": lambda: leave("/etc/interlock-was-here"),
     "reads a hidden file": lambda: content(ROOT / ".env"),
     "reads a hidden file below": lambda: content(ROOT / "deep" / ".env"),
     "renames a hidden file": lambda: (ROOT / ".env").rename(ROOT / "shown"),
     "makes a device": lambda: os.mknod(ROOT / "device", 0o20666, os.makedev(1, 8)),
     "reads logs": lambda: list(Path("/var/log").iterdir()),
-    "makes a cron job": lambda: Path("/var/spool/cron/interlock-was-here").write_text("x"),
+    "makes a spooled job": lambda: leave("/var/spool/interlock-was-here"),
     "keeps a setuid file": setuid_file,
 }
 
 
 PROCESS_ACTS: dict[str, Act] = {
-    "sees a process outside": lambda: os.kill(PID, 0),
+    "sees a process outside": sees_outside,
     "reads process 1's environment": Path("/proc/1/environ").read_bytes,
     "opens process 1's memory": lambda: os.open("/proc/1/mem", os.O_RDONLY),
     "follows process 1's files": lambda: Path("/proc/1/fd/2").readlink(),
-    "attaches to process 1": lambda: in_child(lambda: check(LIBC.ptrace(16, 1, None, None))),
+    "attaches to process 1": lambda: in_child(lambda: check(LIBC.ptrace(0x4206, 1, None, None))),
     "attaches to its child": lambda: in_child(lambda: check(LIBC.ptrace(0, 0, None, None))),
-    "reads another's memory": lambda: syscall(310, 1, None, 0, None, 0, 0),
-    "takes another's descriptor": lambda: syscall(438, os.pidfd_open(1), 0, 0),
+    "reads another's memory": reads_memory,
+    "takes another's descriptor": lambda: syscall(438, os.pidfd_open(os.getppid()), 2, 0),
     "uses an inherited descriptor": inherited,
     "has the launcher's token": token,
     "executes an unlisted program": lambda: run("/usr/bin/id"),
@@ -239,21 +284,23 @@ PROCESS_ACTS: dict[str, Act] = {
     "puts characters into the terminal": terminal,
 }
 KERNEL_ACTS: dict[str, Act] = {
-    "mounts": lambda: mount(b"tmpfs", os.fsencode(ROOT), b"tmpfs"),
-    "binds the outside": lambda: mount(b"/proc/1/root", os.fsencode(ROOT), None, 0x1000),
-    "remounts": lambda: mount(b"none", b"/", None, 0x20),
-    "unmounts": lambda: check(LIBC.umount2(b"/proc", 2)),
-    "uncovers a hidden file": lambda: check(LIBC.umount2(os.fsencode(ROOT / ".env"), 2)),
-    "changes its root": lambda: os.chroot("/proc/1/root"),
+    "mounts": lambda: mount(b"tmpfs", b"tmpfs"),
+    "binds the outside": lambda: mount(b"/proc/1/root", None, 0x1000),
+    "remounts": lambda: check(LIBC.mount(b"none", b"/", None, ctypes.c_ulong(0x1020), None)),
+    "unmounts": lambda: check(LIBC.umount2(b"/dev/shm", 2)),
+    "uncovers a hidden file": lambda: check(LIBC.umount2(os.fsencode(ROOT / "deep" / ".env"), 2)),
+    "changes its root": lambda: in_child(lambda: os.chroot("/proc/1/root")),
     "pivots its root": lambda: check(LIBC.pivot_root(b".", b".")),
     "opens a mount": lambda: syscall(428, -100, b"/", 1),
     "makes a user namespace": lambda: in_child(lambda: os.unshare(os.CLONE_NEWUSER)),
     "makes a mount namespace": lambda: in_child(lambda: os.unshare(os.CLONE_NEWNS)),
     "clones into a namespace": lambda: syscall(56, 0x10000000 | 17, None, None, None, None) or os._exit(0),
     "clones by clone3": lambda: syscall(435, bytes(88), 88) or os._exit(0),
-    "enters a namespace": lambda: os.setns(os.open("/proc/1/ns/mnt", os.O_RDONLY)),
-    "loads a BPF program": lambda: syscall(321, 0, bytes(72), 72),
-    "counts performance": lambda: syscall(298, bytes(112), 0, -1, -1, 0),
+    "enters a namespace": lambda: in_child(lambda: os.setns(os.open("/proc/1/ns/mnt", os.O_RDONLY))),
+    "makes a BPF map": lambda: syscall(321, 0, struct.pack("IIII", 2, 4, 4, 1) + bytes(56), 72),
+    "counts performance": lambda: syscall(
+        298, struct.pack("II", 1, 112) + bytes(32) + b"\x60" + bytes(71), 0, -1, -1, 0
+    ),
     "handles page faults": lambda: syscall(323, 1),
     "sets up io_uring": lambda: syscall(425, 8, bytes(120)),
     "loads a module": lambda: syscall(313, 0, b"", 0),
@@ -262,10 +309,10 @@ KERNEL_ACTS: dict[str, Act] = {
     "adds a key": lambda: syscall(248, b"user", b"x", b"y", 1, -3),
     "requests a key": lambda: syscall(249, b"user", b"x", None, 0),
     "lists the launcher's key": keeps_keyring,
-    "opens by handle": lambda: syscall(304, -100, bytes(16), 0),
-    "watches file systems": lambda: syscall(300, 0, 0),
-    "sets the host name": lambda: socket.sethostname("x"),
-    "sets the clock": lambda: syscall(227, 0, bytes(16)),
+    "opens by handle": opens_by_handle,
+    "watches file systems": lambda: syscall(300, 0x200, 0),
+    "sets the host name": lambda: socket.sethostname(socket.gethostname()),
+    "sets the clock": sets_clock,
     "reads the kernel log": lambda: syscall(103, 3, bytes(16), 16),
     "writes core_pattern": lambda: Path("/proc/sys/kernel/core_pattern").open("a").close(),
     "presses sysrq": lambda: Path("/proc/sysrq-trigger").open("a").close(),
@@ -298,6 +345,15 @@ NETWORK_ACTS: dict[str, Act] = {
         for address in GIVEN.get("addresses", ())
     },
 }
+# Refused to everybody by some kernels and containers; whatever else stands in the tables happens without a sandbox.
+REFUSED_BARE = frozenset(
+    (
+        *("uncovers a hidden file", "pivots its root", "loads a module", "loads a kernel", "presses sysrq"),
+        *("opens by handle", "sets the clock", "reads the kernel log", "counts performance", "opens a crypto socket"),
+        *("opens a vsock", "makes a BPF map", "handles page faults", "sets up io_uring", "writes core_pattern"),
+        *("puts characters into the terminal", "makes a device"),
+    )
+)
 ACTS: dict[str, dict[str, Act]] = {
     "secrets": SECRET_ACTS,
     "home": HOME_ACTS,
@@ -319,6 +375,7 @@ HONEST: dict[str, Act] = {
     "serves on its own loopback": own_loopback,
     "reads its own status": Path("/proc/self/status").read_text,
     "uses /dev/null": lambda: Path("/dev/null").write_text("x"),
+    "lets the kernel end its child first": lambda: Path("/proc/self/oom_score_adj").write_text("500"),
     "uses shared memory": lambda: os.memfd_create("x", os.MFD_CLOEXEC | 0x8),
     "sees its own processes": lambda: os.kill(os.getpid(), 0),
 }

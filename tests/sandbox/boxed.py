@@ -44,9 +44,11 @@ async def run(profile: SandboxProfile, command: list[str], options: dict[str, An
     if "vanishing" in options:
         Path(options["vanishing"]).unlink()
         Path(options["vanishing"]).symlink_to("/etc/hostname")
-    kept = [os.dup(int(number)) for number in options.get("leak", ())]
     process = subprocess.Popen(
-        start.launch.argv, pass_fds=(*start.launch.descriptors, *kept), env=dict(grants.env), stdin=subprocess.DEVNULL
+        start.launch.argv,
+        pass_fds=(*start.launch.descriptors, *options.get("leak", ())),
+        env=dict(grants.env),
+        stdin=subprocess.DEVNULL,
     )
     for descriptor in start.launch.descriptors:
         os.close(descriptor)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -68,12 +69,46 @@ def test_hidden_files_are_found_inside_of_what_is_granted(home: Path):
     assert f"{home}/other" not in found.read  # split, because a file in it is hidden by its path
 
 
+def test_sockets_that_are_not_listed_are_hidden_once_any_is(home: Path):
+    (home / "work/.git").mkdir()
+    paths = [home / "work/listed", home / "work/deep/other", home / "work/.git/watch"]
+    for path in paths:
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind(str(path))
+    found = granted(home, read=["$CWD"], sockets=[str(paths[0])])
+    assert set(found.hidden) == {*map(str, paths[1:]), f"{home}/work/id_rsa"}
+
+
+def test_a_server_may_have_sockets_of_its_own_without_one_of_the_machine(home: Path):
+    found = granted(home, sockets=["$TMP"], write=["$TMP"])
+    assert (found.unix, found.sockets) == (True, ())
+    assert not granted(home, write=["$TMP"]).unix
+
+
 def test_variables_stand_for_folders(home: Path):
     found = granted(home, read=["$CWD", "${ROOTS}/x.py"], write=["$TMP", "$HOME/cache/**", "$HOME/none"])
     assert set(found.read) == {f"{home}/work", f"{home}/other/x.py"}
     assert found.write == (f"{home}/cache",)
     assert (home / "cache").is_dir()
     assert found.temporary == ("/tmp", "/var/tmp")
+    assert found.absent == (f"{home}/none",)
+
+
+def test_a_file_to_be_written_is_made_unless_it_is_a_secret_or_its_folder_is_not_there(home: Path):
+    lines = [
+        "$HOME/memory.jsonl",
+        "$HOME/.ssh/new.pem",
+        "$HOME/nowhere/a.txt",
+        "$HOME/work/main.py",
+        "$HOME/dangling.x",
+    ]
+    (home / "dangling.x").symlink_to(home / ".ssh" / "made.pem")
+    found = granted(home, write=lines)
+    memory = home / "memory.jsonl"
+    assert found.made == ((str(memory), memory.stat().st_ino),)
+    assert str(memory) in found.write
+    assert found.absent == (f"{home}/.ssh/new.pem", f"{home}/nowhere/a.txt")
+    assert not (home / ".ssh" / "made.pem").exists()
 
 
 def test_programs_come_from_the_path_and_the_environment_from_the_list(home: Path):

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from proxy.sandbox.namespaces import NamespaceError, listening_sockets, mount, run_program, sockets_below
+from tests.sandbox.equipped import SEARCH
 from tests.support.harness import REPOSITORY
 from tests.support.system_needs import needs, needs_namespaces
 from tests.support.timeouts import PATIENCE
@@ -112,3 +113,31 @@ def test_a_refusal_of_the_system_is_told() -> None:
         check=False,
     )
     assert "namespaces: Operation not permitted" in done.stdout, done.stderr
+
+
+KEYS = f"""
+import sys
+sys.path.insert(0, sys.argv[1])
+from proxy.sandbox import namespaces
+namespaces.isolate()
+namespaces.mount(None, "/", None, namespaces.MS_REC | namespaces.MS_PRIVATE)
+namespaces.mount_proc()
+{SEARCH}
+"""
+
+
+@needs("ip", "unshare")
+@needs_namespaces
+def test_a_probed_server_does_not_have_the_launchers_keys() -> None:
+    for code, found in ((SEARCH, "found True"), (KEYS, "not found False")):
+        command = [sys.executable, "-m", "tests.sandbox.equipped", sys.executable, "-c", code, str(REPOSITORY)]
+        done = subprocess.run(
+            command,
+            cwd=REPOSITORY,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+            start_new_session=True,
+        )
+        assert done.stdout.strip() == found, done.stderr

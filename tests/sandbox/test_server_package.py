@@ -43,3 +43,14 @@ def test_roots_are_the_folders_of_the_command_line(tmp_path: Path):
     assert roots_of(["server", str(tmp_path / "a"), "--flag", "b"], home, home) == (f"{home}/a", f"{home}/b")
     assert roots_of(["server"], home, f"{home}/a") == (f"{home}/a",)
     assert roots_of(["server"], home, home) == ()
+
+
+def test_a_script_brings_the_interpreter_that_its_first_line_names(tmp_path: Path):
+    make(tmp_path, "base/bin/python3", "venv/bin/x")
+    (tmp_path / "venv/bin/python").symlink_to(tmp_path / "base/bin/python3")
+    script = tmp_path / "venv/bin/server"
+    script.write_text(f"#!{tmp_path}/venv/bin/python -s\nimport x\n")
+    found = package_of(str(script), ["server"], str(tmp_path), "/")
+    assert {str(tmp_path / "venv"), str(tmp_path / "base"), str(tmp_path / "base/bin/python3")} <= set(found)
+    script.write_bytes(b"\x7fELF\xff\xfe")
+    assert str(tmp_path / "base") not in package_of(str(script), ["server"], str(tmp_path), "/")

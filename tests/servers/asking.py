@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import os
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -50,6 +51,19 @@ def fetch(client: str, url: str) -> str:
 @server.tool("Reads a file", {"path": TEXT})
 def read(path: str) -> str:
     return Path(path).read_text()
+
+
+@server.tool("Writes a file", {"path": TEXT, "text": TEXT})
+def write(path: str, text: str) -> str:
+    return str(Path(path).write_text(text))
+
+
+@server.tool("Reads what a unix socket says first", {"path": TEXT})
+def connect(path: str) -> str:
+    with socket.socket(socket.AF_UNIX) as made:
+        made.settimeout(20)
+        made.connect(path)
+        return made.recv(100).decode()
 
 
 @server.tool("Says which process it is", {})
