@@ -165,10 +165,16 @@ async def start_server(launch: Launch) -> ServerProcess:
     finally:
         for descriptor in (reaper_end, *launch.descriptors):
             os.close(descriptor)
-    ends = (transport.get_pipe_transport(number) for number in (0, 1))
-    pipes = tuple(end.get_extra_info("pipe").fileno() for end in ends if end is not None)
-    assert len(pipes) == 2
-    # Read now: asyncio closes the pipe of a server that ends, which may be before anybody asks.
-    inode = os.fstat(pipes[1]).st_ino
     process = asyncio.subprocess.Process(transport, protocol, loop)
-    return ServerProcess(process, protocol.exited, owner_end, (pipes[0], inode))
+    # Read now: asyncio closes the pipe of a server that ends, which may be before anybody asks.
+    return ServerProcess(process, protocol.exited, owner_end, _pipes_of(transport))
+
+
+def _pipes_of(transport: asyncio.SubprocessTransport) -> tuple[int, int]:
+    """Return the descriptor of the server's stdin pipe and the inode of its stdout pipe; -1, 0 if it has ended."""
+    ends = (transport.get_pipe_transport(number) for number in (0, 1))
+    try:
+        stdin, stdout = (end.get_extra_info("pipe").fileno() for end in ends if end is not None)
+    except ValueError:  # closed: the server ended while it was being started
+        return -1, 0
+    return stdin, os.fstat(stdout).st_ino

@@ -347,7 +347,7 @@ class LiveTrace:
         while self._attributor.awaits_first_read:
             await asyncio.sleep(FIRST_READ_SECONDS)
             # Reads are not traced (they would double the cost), so the first one is seen by the pipe getting empty.
-            with contextlib.suppress(OSError):  # closed: there is nothing more to wait for
+            with contextlib.suppress(OSError, ValueError):  # closed: there is nothing more to wait for
                 ioctl(self._stdin, FIONREAD, unread)
             if self._calls and not unread[0]:
                 self._attributor.reading_began(time.time() - FIRST_READ_SECONDS)

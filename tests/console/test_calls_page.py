@@ -99,6 +99,8 @@ async def test_a_store_that_does_not_answer_is_told_on_the_page(desk: Desk, monk
 async def test_a_text_is_searched_for_further_and_further_back_while_there_is_time(
     desk: Desk, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(text_search, "FIRST_SECONDS", 60.0)
+    monkeypatch.setattr(text_search, "FURTHER_SECONDS", 60.0)
     now = time.time()
     world.record(event(1, time=now - 40 * 86_400), event(2, time=now - 7200), event(3, time=now - 60))
     await desk.log_in()

@@ -44,7 +44,8 @@ def check(result: int) -> None:
 
 
 def syscall(number: int, *words: Any) -> int:
-    result = int(LIBC.syscall(number, *words))
+    # Whole words: of a plain number only half a register would be set, and the kernel reads all of it.
+    result = int(LIBC.syscall(number, *(ctypes.c_long(each) if isinstance(each, int) else each for each in words)))
     check(result)
     return result
 

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,6 +55,25 @@ def test_a_program_that_is_not_there_is_told_with_a_shells_code(
 
 def launch(script: str) -> Launch:
     return Launch(SH, ("sh", "-c", script))
+
+
+async def test_a_server_that_ends_while_it_is_started_has_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = asyncio.get_running_loop()
+    start = loop.subprocess_exec
+
+    async def slowly(make: Any, *words: Any, **more: Any) -> Any:
+        transport, protocol = await start(make, *words, **more)
+        pipe = transport.get_pipe_transport(1).get_extra_info("pipe")
+        async with asyncio.timeout(PATIENCE):
+            while not pipe.closed:
+                await asyncio.sleep(0.01)
+        return transport, protocol
+
+    monkeypatch.setattr(loop, "subprocess_exec", slowly)
+    server = await start_server(launch("exit 3"))
+    assert server.pipes()[1] == 0
+    assert await server.stop(PATIENCE) == 3
+    await server.clean_up()
 
 
 async def test_a_server_reads_and_writes_and_ends() -> None:
