@@ -109,7 +109,7 @@ def draw() -> str:
             "interlock call fs read_file path=/etc/shadow -- mcp-server-filesystem .",
             "interlock audit show {call}",
         ):
-            said = re.findall(r"audit show ([0-9a-f]{8}-[0-9a-f]{4})", shown)
+            said = re.findall(r"audit show ([0-9a-f-]{36})", shown)
             words = command.format(call=said[-1]) if "{call}" in command else command
             shown = run(words, home, environ)
             console.print(Text.assemble(("$ ", "dim"), (stable(words), "bold")))
