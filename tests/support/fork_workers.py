@@ -129,6 +129,7 @@ class Worker:
         self._waiting = waiting
         self._stop = stop
         self._reports: list[Any] = []
+        self.old_capture: Any = None
 
     def run(self) -> None:
         hook, items = self.session.config.hook, self.session.items
@@ -203,7 +204,10 @@ def _part_from_parent(worker: Worker, folder: Any) -> None:
     config._tmp_path_factory._basetemp = folder  # type: ignore[attr-defined]
     plugins = config.pluginmanager
     if (capture := plugins.get_plugin("capturemanager")) is not None:
-        capture.stop_global_capturing()
+        # Ended, and not closed: what was imported while tests were collected may keep that stderr, as MCP's SDK does.
+        worker.old_capture = capture._global_capturing
+        worker.old_capture.suspend_capturing()
+        capture._global_capturing = None
         capture.start_global_capturing()
         capture.suspend_global_capture()
     for name in ("forks", "logxml", "terminalreporter"):
