@@ -186,7 +186,7 @@ wheel: $(VENV)/.dev ## build the wheel into dist/
 .PHONY: lock
 lock: $(VENV)/.dev ## resolve the dependencies again
 	$(BIN)/uv pip compile $(LOCK_FLAGS) --group build pyproject.toml -o requirements.lock
-	$(BIN)/uv pip compile $(LOCK_FLAGS) --group build --group dev pyproject.toml -c requirements.lock -o requirements-dev.lock
+	$(BIN)/uv pip compile $(LOCK_FLAGS) --group build --group dev --extra sinks pyproject.toml -c requirements.lock -o requirements-dev.lock
 	echo agentdojo | $(BIN)/uv pip compile $(LOCK_FLAGS) - -o requirements-agentdojo.lock
 
 LOCK_FLAGS := --quiet --upgrade --universal --python-version 3.12 --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links
