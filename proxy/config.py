@@ -54,9 +54,7 @@ def _processors() -> int:
 
 
 def _listen(value: str) -> str:
-    match = _LISTEN.fullmatch(value)
-    if match is None or int(match["port"]) > 65535:
-        raise ValueError("write HOST:PORT, for example 127.0.0.1:8080")
+    split_address(value)
     return value
 
 
@@ -297,8 +295,10 @@ class Settings(BaseModel):
 
 
 def split_address(listen: str) -> tuple[str, int]:
+    """Return host and port. Raises ValueError."""
     match = _LISTEN.fullmatch(listen)
-    assert match is not None
+    if match is None or int(match["port"]) > 65535:
+        raise ValueError("write HOST:PORT, for example 127.0.0.1:8080")
     return match["host"].strip("[]"), int(match["port"])
 
 

@@ -94,6 +94,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     ),
     "proxy.confine": ("proxy.sandbox", "proxy.egress.dns", *CORE),
     "proxy.notify": CORE,
+    "proxy.kubernetes": CORE,
     "proxy.admin_api": ("proxy.twophase", "proxy.identity", *CORE),
     "proxy.console": (
         *("proxy.admin_api", "proxy.audit", "proxy.config", "proxy.identity", "proxy.policy", "proxy.redact"),
@@ -137,6 +138,7 @@ PURE = (
     *(f"proxy.probe.{name}" for name in ("sarif", "html_report", "learning")),
     "proxy.learn",
     *(f"proxy.confine.{name}" for name in ("firewall", "file_view")),
+    *(f"proxy.kubernetes.{name}" for name in ("pod", "admission")),
     *(
         f"proxy.sandbox.{name}"
         for name in ("profile", "secrets", "path_globs", "file_scope", "violations", "violation_rules")
@@ -232,8 +234,8 @@ def test_a_pure_package_opens_nothing(module: str) -> None:
         ("mitmproxy", ("addons", "proxy.runtime.worker")),
         ("apsw", ("proxy.store", "proxy.audit")),
         ("asyncpg", ("proxy.store",)),
-        ("starlette", ("proxy.admin_api", "proxy.console")),
-        ("uvicorn", ("proxy.admin_api", "proxy.console")),
+        ("starlette", ("proxy.admin_api", "proxy.console", "proxy.kubernetes")),
+        ("uvicorn", ("proxy.admin_api", "proxy.console", "proxy.kubernetes")),
         ("jinja2", ("proxy.console",)),
         ("typer", ("proxy.cli", "proxy.commands")),
         ("rich", ("proxy.cli", "proxy.commands")),

@@ -174,3 +174,18 @@ def test_secrets_are_made_once_and_their_folder_is_closed(tmp_path: Path) -> Non
     assert folder.stat().st_mode & 0o777 == 0o700
     assert re.fullmatch("[0-9a-f]{48}", password)
     assert url == f"postgresql://interlock:{password}@db:5432/interlock"
+
+
+def test_secrets_may_name_another_database_and_ask_for_tls_then(tmp_path: Path) -> None:
+    subprocess.run([DEPLOY / "make-secrets", tmp_path, "pg.data.svc:5432/audit"], check=True, capture_output=True)
+    url = (tmp_path / "database_url").read_text()
+    assert url.endswith("@pg.data.svc:5432/audit?sslmode=verify-full&sslrootcert=system")
+
+
+@pytest.mark.parametrize("database", ["pg.data.svc", "pg/audit;x", "/audit", "pg/", "a/b/c"])
+def test_a_database_that_makes_no_url_is_refused(tmp_path: Path, database: str) -> None:
+    done = subprocess.run(
+        [DEPLOY / "make-secrets", tmp_path / "secrets", database], check=False, capture_output=True, text=True
+    )
+    assert (done.returncode, (tmp_path / "secrets").exists()) == (2, False)
+    assert "HOST:PORT/DATABASE" in done.stderr

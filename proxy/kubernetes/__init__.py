@@ -1,0 +1,1 @@
+"""Puts Interlock into the pods of a Kubernetes namespace: an admission webhook and what it adds."""
