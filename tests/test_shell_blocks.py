@@ -21,7 +21,6 @@ PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
 FENCE = re.compile(r"^( *)```([^\n`]*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 SHELL = re.compile(r"(?:sh|bash|shell|console)\b(?P<mark>.*)")
 NOT_RUN: dict[tuple[str, str], int] = {
-    ("docs/commands.md", "serves until it is stopped"): 1,
     ("docs/kubernetes.md", "needs a cluster"): 5,
     ("docs/clients.md", "installs clients from npm"): 1,
     ("docs/commands.md", "installs a server from npm"): 1,

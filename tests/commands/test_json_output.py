@@ -95,6 +95,7 @@ FAIL = {
     "interlock sandbox learn": (["--", "/nothing/there"], 1),
     "interlock up": (["--policy", "/nothing/there"], 1),
     "interlock run": (["--", "/nothing/there"], 127),
+    "interlock injector": (["--template", "/no/there", "--certificate", "/no/there", "--key", "/no/there"], 1),
     "interlock confine run": (["--state-dir", "{folder}", "--", "true"], 125),
     "interlock confine gateway": (["--state-dir", "{folder}"], 1),
 }

@@ -77,6 +77,10 @@ up*)
     said=$(mktemp)
     until_ready "$said" "$@" --port {ports[0]} --resolver-port {ports[1]} >"$said"
     ;;
+injector*)
+    said=$(mktemp)
+    until_ready "$said" "$@" --json --listen 127.0.0.1:0 >"$said"
+    ;;
 "notify test"*) {command} "$@" || [ $? = 1 ] ;;  # nobody takes what the page's targets are sent
 "audit tail"*--follow* | "audit tail"*-f*) timeout --signal=INT 1 {command} "$@" || [ $? = 124 ] ;;
 --install-completion) exec env PYTHONPATH={repository} {python} -m proxy.cli "$@" ;;  # asks its parent for its shell
@@ -196,6 +200,9 @@ class World:
         shutil.copytree(REPOSITORY / "policies", folder / "policies")
         shutil.copy(REPOSITORY / "policies" / "default.yaml", folder / "new.yaml")
         shutil.copy(self.folder / "certificates" / "ca.pem", folder / "corp.pem")
+        shutil.copy(self.folder / "certificates" / "leaf.pem", folder / "tls.crt")
+        shutil.copy(self.folder / "certificates" / "leaf.key", folder / "tls.key")
+        (folder / "injection.yaml").write_text("initContainers: [{name: interlock, image: 'interlock:0.1.0'}]\n")
         for name_there, source in {
             "trail.jsonl": "trail.jsonl",
             "vault.jsonl": "interlock.jsonl",
