@@ -34,7 +34,9 @@ def injector(
     listen: Listen = "0.0.0.0:8443",
     as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
-    """Serve the admission webhook that puts Interlock into pods, until SIGTERM or Ctrl-C.
+    """Put Interlock into the pods of Kubernetes namespaces, as a webhook.
+
+    It serves the API server until SIGTERM or Ctrl-C.
 
     A pod that would not be held is refused with the reason. The template and the certificate
     are read again when they change; a template with an error leaves the last good one in force.
