@@ -76,6 +76,6 @@ def _redaction(value: dict[str, Any]) -> model.Redaction:
     )
 
 
-_CONTEXT = ("server", "transport", "revision", "session")
+_CONTEXT = ("server", "transport", "revision", "session", "traceparent")
 _CALL = ("method", "server", "agent", "tool")
 _DECISION = ("outcome", "reason", "rule", "matched", "policy_version")
