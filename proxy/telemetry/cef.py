@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from proxy.core.json_codec import encode_json
 from proxy.system.package_data import version
+from proxy.telemetry.exported_event import UNSAFE
 
 if TYPE_CHECKING:
     from proxy.telemetry.exported_event import ExportedEvent
 
 _SEVERITIES: Final = {"info": 1, "low": 3, "medium": 6, "high": 8}
-# Control characters, ends of lines in Unicode, and marks that reverse what is read.
-_UNSAFE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 MAX_VALUE: Final = 4000  # characters, which is the longest that CEF has for its own texts
 
 
@@ -71,7 +70,7 @@ def _custom(event: ExportedEvent) -> dict[str, Any]:
 
 
 def _spelt_out(text: str) -> str:
-    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def _header(text: str) -> str:

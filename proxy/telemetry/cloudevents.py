@@ -9,8 +9,8 @@ import datetime as dt
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
-from proxy.core.json_codec import encode_json
 from proxy.core.model import SCHEMA_VERSION
+from proxy.telemetry.exported_event import json_line
 from proxy.telemetry.trace_context import read_traceparent
 
 if TYPE_CHECKING:
@@ -45,4 +45,4 @@ def cloud_event(event: ExportedEvent) -> JsonObject:
 
 
 def cloud_event_line(event: ExportedEvent) -> str:
-    return encode_json(cloud_event(event))
+    return json_line(cloud_event(event))

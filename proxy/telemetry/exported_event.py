@@ -28,6 +28,8 @@ _PLAIN_DETAIL = (
     *("traceparent", "proposal_id", "standing_id", "halt_id", "operator", "via", "sent_by", "egress"),
     *("labels", "limits", "annotations", "missed", "since", "composite_score", "outcome", "phase"),
 )
+# Control characters, ends of lines in Unicode, marks that reverse what is read, and halves of pairs.
+UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
 _FAILED = frozenset({"tool_error", "error", "withheld", "unreadable", "upstream_error", "interrupted"})
 
@@ -162,3 +164,8 @@ def _parse(entry: LogEntry) -> dict[str, Any]:
 
 def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
+
+
+def json_line(value: object) -> str:
+    """Return a JSON value as one line, whatever it says: what a reader or a terminal could take for more is escaped."""
+    return UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", encode_json(value))

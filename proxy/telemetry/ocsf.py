@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy.core.json_codec import encode_json
-from proxy.telemetry.exported_event import FINDINGS
+from proxy.telemetry.exported_event import FINDINGS, json_line
 from proxy.telemetry.trace_context import read_traceparent
 
 if TYPE_CHECKING:
@@ -187,4 +186,4 @@ def _unmapped(event: ExportedEvent) -> JsonObject:
 
 
 def ocsf_line(event: ExportedEvent) -> str:
-    return encode_json(ocsf_event(event))
+    return json_line(ocsf_event(event))

@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy.core.json_codec import encode_json
+from proxy.telemetry.exported_event import UNSAFE
 
 if TYPE_CHECKING:
     from proxy.telemetry.exported_event import ExportedEvent
@@ -21,7 +22,6 @@ ELEMENT: Final = "interlock@32473"
 BOM: Final = "\ufeff"
 NIL: Final = "-"
 MAX_VALUE: Final = 4000
-_UNSAFE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 _SPECIAL: Final = re.compile(r'["\\\]]')
 _FIELDS: Final = (
     *("event_id", "call_id", "agent", "server", "transport", "method", "tool", "decision", "reason", "rule"),
@@ -64,7 +64,7 @@ def _element(event: ExportedEvent) -> str:
 
 def spelt_out(text: str) -> str:
     """Return text without control characters and without marks that change how it is read: they are written out."""
-    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def _value(value: object) -> str:

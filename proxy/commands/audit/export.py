@@ -33,6 +33,13 @@ from proxy.commands.time_format import format_time, parse_time
 from proxy.config import Settings
 from proxy.errors import ConfigError
 from proxy.store.open_store import store_exists
+from proxy.telemetry.cef import cef_line
+from proxy.telemetry.cloudevents import cloud_event_line
+from proxy.telemetry.exported_event import ExportedEvent, read_entry
+from proxy.telemetry.ocsf import ocsf_line
+from proxy.telemetry.syslog import syslog_line
+
+type Form = Literal["jsonl", "csv", "ocsf", "cloudevents", "cef", "syslog"]
 
 TIMEOUT = 3600.0  # seconds: counting and pruning go over the whole store
 EXPORT_EPILOG = """
@@ -41,7 +48,15 @@ Examples:
   interlock audit export --output trail.jsonl
 
   interlock audit export --format csv --since 30d --tool transfer_funds > transfers.csv
+
+  interlock audit export --format ocsf --decision deny --output denials.json
 """
+LINES: dict[str, Callable[[ExportedEvent], str]] = {
+    "ocsf": ocsf_line,
+    "cloudevents": cloud_event_line,
+    "cef": cef_line,
+    "syslog": syslog_line,
+}
 PRUNE_EPILOG = "Example:  interlock audit prune --before 90d --yes"
 
 
@@ -51,7 +66,12 @@ def export(
     settings: Settings,
     *,
     output: Annotated[Path | None, typer.Option(help="The file to write; default: standard output.")] = None,
-    form: Annotated[Literal["jsonl", "csv"], typer.Option("--format", help="jsonl can be verified.")] = "jsonl",
+    form: Annotated[
+        Form, typer.Option("--format", help="jsonl can be verified; the rest is for other systems.")
+    ] = "jsonl",
+    arguments: Annotated[
+        bool, typer.Option("--arguments", help="Write arguments, masked, in ocsf, cloudevents, cef and syslog, too.")
+    ] = False,
     limit: Annotated[int | None, typer.Option(min=1, help="How many events at most, the oldest.")] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="With --output: print the number of events as JSON. Without: as jsonl.")
@@ -59,14 +79,18 @@ def export(
 ) -> None:
     """Write events out, oldest first: one a line, exactly as recorded (jsonl), or with columns (csv).
 
+    For other systems: OCSF 1.8 (ocsf), CloudEvents 1.0 (cloudevents), Common Event Format (cef), RFC 5424 (syslog).
+
     `interlock audit verify --export FILE` checks a jsonl export of everything.
     """
     if as_json and output is None and form != "jsonl":
-        raise ConfigError("--json without --output prints events as jsonl; leave out --format csv, or give --output")
+        raise ConfigError("--json without --output prints events as jsonl; leave out --format, or give --output")
     with _opened(output) as file:
         # Where the events themselves go to the terminal, a progress bar would be drawn among them.
         watched = sys.stderr.isatty() and not file.isatty()
-        number = asyncio.run(_export(settings, where, limit, _writer(form, file), watched=watched))
+        number = asyncio.run(
+            _export(settings, where, limit, _writer(form, file, with_arguments=arguments), watched=watched)
+        )
     if output is not None and as_json:
         print_json_lines([{"file": str(output), "events": number}])
     elif output is not None:
@@ -182,9 +206,20 @@ def _opened(path: Path | None) -> Iterator[IO[str]]:
         raise
 
 
-def _writer(form: str, file: IO[str]) -> Callable[[LogEntry], None]:
+def _writer(form: Form, file: IO[str], *, with_arguments: bool) -> Callable[[LogEntry], None]:
     if form == "jsonl":
         return lambda entry: print(format_json(exported(entry)), file=file)
+    if form != "csv":
+        line = LINES[form]
+        return lambda entry: print(line(_read(entry, with_arguments=with_arguments)), file=file)
     rows = csv.writer(file)
     rows.writerow(COLUMNS)
     return lambda entry: rows.writerow(csv_cells(entry))
+
+
+def _read(entry: LogEntry, *, with_arguments: bool) -> ExportedEvent:
+    try:
+        return read_entry(entry, with_arguments=with_arguments)
+    except ValueError as error:
+        where = f"writer {printable(entry.writer or '?')}, event {entry.seq}"
+        raise ConfigError(f"{where}: {error}; run `interlock audit verify`, or export it as jsonl") from error
