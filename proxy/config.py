@@ -25,7 +25,8 @@ from pydantic import (
 )
 
 from proxy.errors import ConfigError
-from proxy.sinks.settings import AnySink, distinct, parse_sinks
+from proxy.sinks.any_sink import AnySink  # noqa: TC001  pydantic reads annotations when it runs
+from proxy.sinks.settings import distinct, parse_sinks
 from proxy.system.database_url import HIDDEN, check_database_url, shown
 from proxy.system.package_data import DEFAULT_PROFILE, PROFILES, profile_file
 

@@ -16,6 +16,10 @@ KINDS: dict[str, tuple[str, str | None, str | None]] = {
     "nats": ("proxy.sinks.nats_sink", "nats", "nats"),
     "clickhouse": ("proxy.sinks.clickhouse_sink", "clickhouse_connect", "clickhouse"),
     "parquet": ("proxy.sinks.parquet_sink", "pyarrow", "parquet"),
+    "otlp": ("proxy.telemetry.otlp_sink", None, None),
+    "ocsf": ("proxy.telemetry.ocsf_sink", None, None),
+    "cloudevents": ("proxy.telemetry.cloudevents_sink", None, None),
+    "syslog": ("proxy.telemetry.syslog_sink", None, None),
 }
 
 

@@ -130,9 +130,6 @@ class ParquetSettings(SinkSettings):
     every: float = Field(60, gt=0, le=86_400, description="Seconds after which a file is written, if it is not full.")
 
 
-type AnySink = Annotated[NatsSettings | ClickHouseSettings | ParquetSettings, Field(discriminator="kind")]
-
-
 def parse_sinks(value: object) -> object:
     """Return sinks that a flag or a variable gives as JSON. Raises ValueError."""
     if not isinstance(value, str):

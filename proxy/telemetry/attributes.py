@@ -87,9 +87,9 @@ def arguments(event: ExportedEvent) -> dict[str, Any]:
 
 
 def verdict(event: ExportedEvent) -> dict[str, Any]:
-    """Return what was decided, by which rule and why. A call that completed had been allowed."""
+    """Return what was decided, by which rule and why, as far as it says so. A call that completed had been allowed."""
     done = event.kind == "completed"
-    return {
+    said = {
         "interlock.audit_id": event.call_id or event.event_id,
         "interlock.decision": event.text("decision") or ("allow" if done else None),
         "interlock.reason": event.text("reason"),
@@ -102,6 +102,7 @@ def verdict(event: ExportedEvent) -> dict[str, Any]:
         "interlock.server": event.text("server"),
         "interlock.authenticated": event.fields.get("authenticated") is True if event.text("agent") else None,
     }
+    return {name: value for name, value in said.items() if value is not None and value != ()}
 
 
 def _detectors(event: ExportedEvent) -> tuple[str, ...]:

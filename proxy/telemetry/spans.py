@@ -90,7 +90,7 @@ def _span(
 def _guardrail(event: ExportedEvent) -> Span.Event:
     """Return what the proxy decided in the server's place."""
     said = names.verdict(event)
-    shown = {name: said[f"interlock.{name}"] for name in ("decision", "reason", "rule", "rules", "audit_id")}
+    shown = {name: said.get(f"interlock.{name}") for name in ("decision", "reason", "rule", "rules", "audit_id")}
     return Span.Event(
         name="interlock.guardrail",
         time_unix_nano=nanoseconds(event.time),
