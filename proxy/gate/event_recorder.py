@@ -404,8 +404,8 @@ def _ending(in_flight: InFlightCall) -> JsonObject:
     if in_flight.commit:
         detail["proposal_id"] = in_flight.commit.proposal_id
     # So that the call's span is in the same trace whenever it is exported, and by whatever process.
-    if (trace := trace_parent(in_flight.message, in_flight.context)) is not None:
-        detail["traceparent"] = trace
+    if in_flight.traceparent is not None:
+        detail["traceparent"] = in_flight.traceparent
     return detail
 
 

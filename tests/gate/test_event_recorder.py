@@ -179,8 +179,7 @@ def test_what_a_call_came_to_is_recorded_in_the_trace_of_the_call() -> None:
     assert state.message is not None
     assert state.call is not None
     trace = f"00-{'a' * 32}-{'b' * 16}-01"
-    context = replace(CONTEXT, traceparent=trace)
-    in_flight = InFlightCall("call-1", state.message, context, state.call, ALLOW, started=12.0, forwarded=12.0)
+    in_flight = InFlightCall("call-1", state.message, CONTEXT, state.call, ALLOW, started=12.0, forwarded=12.0)
+    recorder(fakes).completed(replace(in_flight, traceparent=trace), "done")
     recorder(fakes).completed(in_flight, "done")
-    recorder(fakes).completed(replace(in_flight, context=CONTEXT), "done")
     assert [event.detail for event in fakes.events] == [{"traceparent": trace}, {}]

@@ -44,7 +44,10 @@ class Receiver:
     """What came in, and what is answered: `answer` is asked for each request."""
 
     def __init__(self, port: int = 0, answer: Callable[[Request], Answer] | None = None) -> None:
-        self.requests: list[Request] = []
+        self.requests: list[Request] = []  # what was taken
+        self.asked = 0
+        self._ids: set[str] = set()
+        self._read = 0
         self.answer = answer or (lambda _: Answer())
         self.changed = threading.Condition()
         self._server = ThreadingHTTPServer(("127.0.0.1", port), _handler(self))
@@ -74,6 +77,16 @@ class Receiver:
         whole = [one for request in self._parsed("/v1/logs") for one in request.resource_logs]
         return [record for one in whole for scope in one.scope_logs for record in scope.log_records]
 
+    def event_ids(self) -> set[str]:
+        """Return the ids of the events that came as log records. What was read before is not parsed again."""
+        new, self._read = self.requests[self._read :], len(self.requests)
+        for one in new:
+            if one.path == "/v1/logs":
+                whole = ExportLogsServiceRequest.FromString(one.body).resource_logs
+                records = [record for each in whole for scope in each.scope_logs for record in scope.log_records]
+                self._ids |= {a.value.string_value for r in records for a in r.attributes if a.key == "log.record.uid"}
+        return self._ids
+
     def metrics(self) -> list[Metric]:
         """Return the metrics of the last request, whose sums are those of all before it."""
         last = self._parsed("/v1/metrics")[-1:]
@@ -89,6 +102,7 @@ def _handler(receiver: Receiver) -> type[BaseHTTPRequestHandler]:
             if self.headers.get("Content-Encoding") == "gzip":
                 body = gzip.decompress(body)
             request = Request(self.path, {name.lower(): value for name, value in self.headers.items()}, body)
+            receiver.asked += 1
             answer = receiver.answer(request)
             if 200 <= answer.status < 300:
                 with receiver.changed:
