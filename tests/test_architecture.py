@@ -84,7 +84,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "proxy.store": ("proxy.gate.tool_pins", "proxy.gate.in_flight_json", "proxy.system", *CORE),
     "proxy.audit": ("proxy.store", "proxy.config", "proxy.system", "proxy.sinks.open_sinks", "proxy.sinks.role", *CORE),
     "proxy.sinks": (*("proxy.audit.event", "proxy.audit.event_columns", "proxy.store.queries", "proxy.system", *CORE),),
-    "proxy.metrics": ("proxy.redact", "proxy.system", *CORE),
+    "proxy.metrics": ("proxy.redact", "proxy.system", "proxy.store.database", *CORE),
     "proxy.telemetry": ("proxy.audit.event", "proxy.sinks", "proxy.system", *CORE),
     "proxy.trace": ("proxy.sandbox", "proxy.egress.dns", *CORE),
     "proxy.stdio": ("proxy.gate", "proxy.wire", "proxy.trace", "proxy.sandbox", *CORE),

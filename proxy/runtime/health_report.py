@@ -110,9 +110,15 @@ class HealthReport:
         return self._backlog
 
     def _metrics(self) -> Reply:
-        from proxy.metrics.prometheus import CONTENT_TYPE, counted, expose  # noqa: PLC0415  at the first scrape
+        from proxy.metrics.prometheus import (  # noqa: PLC0415  at the first scrape
+            CONTENT_TYPE,
+            counted,
+            expose,
+            server_times,
+        )
 
-        return Reply(200, expose([*counted(self._counters), *self._gauges()]), CONTENT_TYPE)
+        named = [server_times(self._counters)] if self._settings.server_metrics else []
+        return Reply(200, expose([*counted(self._counters), *named, *self._gauges()]), CONTENT_TYPE)
 
     def _gauges(self) -> Iterator[Metric]:
         """Yield what is not counted but known when somebody asks."""
