@@ -14,6 +14,7 @@ import typer
 from proxy.audit.chain_reader import StoreChains
 from proxy.audit.event import Head
 from proxy.audit.event_store import Events
+from proxy.audit.open_archive import open_folder
 from proxy.audit.open_events import open_events
 from proxy.audit.signed_checkpoints import valid_checkpoints
 from proxy.commands.audit.verify import show_progress
@@ -84,19 +85,6 @@ def archiver(settings: Settings, store: Events, folder: ParquetFolder) -> Callab
         return await write_archive(StoreChains(store), heads, folder, time.time(), _lines(settings, heads))
 
     return write
-
-
-def open_folder(place: str) -> ParquetFolder:
-    """Return the folder at a path or URL. Raises ConfigError where it cannot be used, or pyarrow is missing."""
-    try:
-        from proxy.sinks.parquet_files import ParquetFolder  # noqa: PLC0415  pyarrow is large, and an extra
-        from proxy.sinks.role import SinkError  # noqa: PLC0415
-    except ImportError as error:
-        raise ConfigError("archives need pyarrow; pip install 'mcp-interlock[parquet]'") from error
-    try:
-        return ParquetFolder(place)
-    except SinkError as error:
-        raise ConfigError(str(error)) from error
 
 
 def _lines(settings: Settings, heads: Sequence[Head]) -> list[str]:

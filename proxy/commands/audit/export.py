@@ -19,13 +19,14 @@ import typer
 from proxy.audit.event import Filter, LogEntry
 from proxy.audit.event_store import Events
 from proxy.audit.export_form import COLUMNS, csv_cells, exported
+from proxy.audit.open_archive import open_folder
 from proxy.audit.open_events import open_events
 from proxy.audit.pipeline import destination, open_signer
 from proxy.audit.reader import open_audit
 from proxy.audit.retention import Pruned
 from proxy.audit.retention import prune as prune_store
 from proxy.audit.signed_checkpoints import read_evidence
-from proxy.commands.audit.archive import archiver, open_folder
+from proxy.commands.audit.archive import archiver
 from proxy.commands.audit.filter import read_filter
 from proxy.commands.audit.verify import EXIT_BAD, named_store, show_progress
 from proxy.commands.options import AsJson, store_settings, takes, trail_settings

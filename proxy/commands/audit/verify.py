@@ -19,6 +19,7 @@ from rich.text import Text
 from proxy.audit.chain_reader import Chains, ExportedChains
 from proxy.audit.event import Head
 from proxy.audit.event_schema import json_schema
+from proxy.audit.open_archive import open_folder
 from proxy.audit.pipeline import destination
 from proxy.audit.reader import open_audit
 from proxy.audit.signed_checkpoints import Found, read_checkpoints, read_evidence
@@ -118,10 +119,10 @@ def _tell(report: Report, found: Found, where: str, *, as_json: bool) -> None:
 def _verify_archive(
     settings: Settings, place: str, files: tuple[Path, ...], keys: tuple[Path, ...], *, as_json: bool
 ) -> None:
+    folder = open_folder(place)
     from proxy.audit.archive import ArchivedChains  # noqa: PLC0415  needs pyarrow
-    from proxy.commands.audit.archive import open_folder  # noqa: PLC0415
 
-    chains = ArchivedChains(open_folder(place))
+    chains = ArchivedChains(folder)
     found = read_checkpoints(settings, files, keys, stored=chains.lines)
     evidence, anchors = chains.evidence(found.evidence)
     report = asyncio.run(verify_chains(chains, evidence, anchors=anchors))
