@@ -21,7 +21,7 @@ class Sink(Protocol):
 
     It may get an event again, in another batch than before: after a crash, a lost answer or a partial failure. In the
     end it has each once, by `event_id`; or by writer and number, which say the same. `write` is called for one batch at
-    a time, in the order of each log. A batch may hold events of one log only.
+    a time, in the order of each log; a batch that was consumed from a stream may hold events of several logs.
     """
 
     batch: int  # the most events that one `write` gets

@@ -40,6 +40,13 @@ class FileSink:
             raise SinkError(f"{self._path}: {error.strerror}") from error
         return Written(len(entries) - len(poison), poison)
 
+    async def check(self) -> str:
+        """Return that the file can be written; nothing is. Raises SinkError."""
+        there = self._path if self._path.exists() else self._path.parent
+        if not os.access(there, os.W_OK):
+            raise SinkError(f"{there} is missing, or this user may not write to it")
+        return f"{self._path} can be written"
+
     async def close(self) -> None:
         """Nothing is open."""
 

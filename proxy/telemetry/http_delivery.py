@@ -6,6 +6,7 @@ says names the address without its query and never a header: both may hold a sec
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import datetime as dt
 import gzip
@@ -14,6 +15,7 @@ import time
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 import httpx2
 
@@ -83,6 +85,20 @@ class HttpDelivery:
             raise SinkError(f"{self._shown}: {type(error).__name__}{_why(error)}") from error
         self._judge(response, answer)
         return answer
+
+    async def reach(self) -> None:
+        """Return once the collector answers the door: connects, with TLS where there is some. Raises SinkError."""
+        parts = urlsplit(self._url)
+        secure = isinstance(self._verify, ssl.SSLContext)
+        context = self._verify if isinstance(self._verify, ssl.SSLContext) else None
+        try:
+            async with asyncio.timeout(self._line.timeout):
+                _, writer = await asyncio.open_connection(
+                    parts.hostname, parts.port or (443 if secure else 80), ssl=context
+                )
+        except (OSError, TimeoutError) as error:
+            raise SinkError(f"{self._shown}: {type(error).__name__}{_why(error)}") from error
+        writer.close()
 
     @property
     def _shown(self) -> str:

@@ -56,5 +56,10 @@ class HttpSink:
         body = self._encode([event for _, event in events]).encode()
         await self._delivery.post(body, self._content_type)
 
+    async def check(self) -> str:
+        """Return that the server can be reached; nothing is posted. Raises SinkError."""
+        await self._delivery.reach()
+        return "the server can be reached"
+
     async def close(self) -> None:
         await self._delivery.close()

@@ -75,6 +75,12 @@ class OtlpSink:
             await self._send_metrics([event for _, event in events])
         return Written(len(entries) - len(poison), poison)
 
+    async def check(self) -> str:
+        """Return what the collector takes: an empty request of each signal. Raises SinkError."""
+        for delivery in self._deliveries.values():
+            await delivery.post(b"", CONTENT_TYPE)
+        return f"the collector takes {', '.join(self._deliveries)}"
+
     async def close(self) -> None:
         for delivery in self._deliveries.values():
             await delivery.close()

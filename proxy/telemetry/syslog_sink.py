@@ -104,6 +104,18 @@ class SyslogSink:
             self._stream = await asyncio.open_connection(*self._address, ssl=self._tls)
         return self._stream
 
+    async def check(self) -> str:
+        """Return that the server can be reached; nothing is sent. Raises SinkError."""
+        try:
+            async with asyncio.timeout(self._settings.timeout):
+                if self._scheme == "udp":
+                    await asyncio.to_thread(socket.getaddrinfo, *self._address, type=socket.SOCK_DGRAM)
+                    return "the server has an address; whether it listens, UDP does not tell"
+                await self._open()
+        except (OSError, TimeoutError) as error:
+            raise SinkError(f"{self._settings.url}: {type(error).__name__} {error}".rstrip()) from error
+        return "the server can be reached"
+
     async def close(self) -> None:
         stream, self._stream = self._stream, None
         if stream is not None:

@@ -12,11 +12,12 @@ import pytest
 
 from proxy.audit.event import LogEntry, Written
 from proxy.sinks.role import Sink
+from tests.support.clickhouse_server import ClickHouseServer
 from tests.support.nats_servers import NatsServers, nats_servers
-from tests.support.sink_worlds import NatsWorld, SinkWorld, by_id, entries
+from tests.support.sink_worlds import ClickHouseWorld, NatsWorld, ParquetWorld, SinkWorld, by_id, entries
 from tests.support.timeouts import PATIENCE
 
-KINDS = ("nats",)
+KINDS = ("nats", "clickhouse", "parquet")
 _numbers = itertools.count(1)
 HOSTILE = [
     {"tool": "a\u0000b", "agent": "\r\nNats-Msg-Id: x", "reason": "'); DROP TABLE events; --"},
@@ -35,11 +36,21 @@ def nats_server() -> Iterator[NatsServers]:
         yield servers
 
 
+@pytest.fixture(scope="module")
+def clickhouse_server() -> Iterator[ClickHouseServer]:
+    with ClickHouseServer() as server:
+        yield server
+
+
 @pytest.fixture(params=KINDS)
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SinkWorld]:
     number = next(_numbers)
     if request.param == "nats":
         yield NatsWorld(request.getfixturevalue("nats_server"), f"T{number}")
+    elif request.param == "clickhouse":
+        yield ClickHouseWorld(request.getfixturevalue("clickhouse_server"), f"t{number}_events")
+    else:
+        yield ParquetWorld(tmp_path / "trail")
 
 
 async def give(sink: Sink, batch: Sequence[LogEntry]) -> Written:

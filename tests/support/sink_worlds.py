@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import abc
+import asyncio
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+import duckdb
 import nats
 
 from proxy.audit.event import LogEntry, link, start
+from proxy.sinks import clickhouse_sink, parquet_sink
 from proxy.sinks.nats_sink import entry_of, open_sink
 from proxy.sinks.role import Sink
-from proxy.sinks.settings import NatsSettings
+from proxy.sinks.settings import ClickHouseSettings, NatsSettings, ParquetSettings
+from tests.support.clickhouse_server import ClickHouseServer
 from tests.support.nats_servers import NatsServers
 
 WRITER = "0190aaaa-0000-7000-8000-000000000001"
@@ -85,3 +90,50 @@ class NatsWorld(SinkWorld):
 
 def by_id(found: Sequence[LogEntry]) -> list[str]:
     return sorted(json.loads(entry.body)["event_id"] for entry in found)
+
+
+class ClickHouseWorld(SinkWorld):
+    """A table on chdb's engine. It is read as the docs say: with FINAL."""
+
+    def __init__(self, server: ClickHouseServer, table: str) -> None:
+        self.server = server
+        self.settings = ClickHouseSettings(kind="clickhouse", url=server.url, table=table)
+
+    def open(self) -> Sink:
+        return clickhouse_sink.open_sink(self.settings)
+
+    async def read(self) -> list[LogEntry]:
+        text = await asyncio.to_thread(
+            self.server.query, f"SELECT body, writer, seq, chain FROM {self.settings.table} FINAL", "JSONEachRow"
+        )
+        rows = [json.loads(line) for line in text.splitlines() if line]
+        return [LogEntry(row["body"], row["writer"], int(row["seq"]), row["chain"]) for row in rows]
+
+    def halt(self) -> None:
+        self.server.halt()
+
+    def start(self) -> None:
+        self.server.start()
+
+
+class ParquetWorld(SinkWorld):
+    """A folder, read by DuckDB."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.settings = ParquetSettings(kind="parquet", path=str(folder))
+
+    def open(self) -> Sink:
+        return parquet_sink.open_sink(self.settings)
+
+    async def read(self) -> list[LogEntry]:
+        query = f"SELECT body, writer, seq, chain FROM read_parquet('{self.folder}/*/*.parquet')"
+        return [LogEntry(*row) for row in duckdb.sql(query).fetchall()]
+
+    def halt(self) -> None:
+        self.folder.rename(self.folder.with_name("away"))
+        self.folder.touch()  # a place that cannot be written
+
+    def start(self) -> None:
+        self.folder.unlink()
+        self.folder.with_name("away").rename(self.folder)

@@ -19,12 +19,14 @@ import typer
 from proxy.audit.event import Filter, LogEntry
 from proxy.audit.event_store import Events
 from proxy.audit.export_form import COLUMNS, csv_cells, exported
+from proxy.audit.open_archive import open_folder
 from proxy.audit.open_events import open_events
 from proxy.audit.pipeline import destination, open_signer
 from proxy.audit.reader import open_audit
 from proxy.audit.retention import Pruned
 from proxy.audit.retention import prune as prune_store
 from proxy.audit.signed_checkpoints import read_evidence
+from proxy.commands.audit.archive import archiver
 from proxy.commands.audit.filter import read_filter
 from proxy.commands.audit.verify import EXIT_BAD, named_store, show_progress
 from proxy.commands.options import AsJson, store_settings, takes, trail_settings
@@ -110,6 +112,9 @@ def prune(
         list[Path] | None, typer.Option(help="Public keys to trust (PEM); default: those of the state folder.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Do not verify what is to be deleted.")] = False,
+    archive: Annotated[
+        str | None, typer.Option(help="Write it as Parquet first: a folder, or a URL such as s3://bucket/archive.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Delete old events from the store: of each writer those before its first one that is young enough to stay.
@@ -117,13 +122,15 @@ def prune(
     They are verified first, those of other machines too: a writer whose events are not what was written keeps them
     (exit code 1), and nothing is deleted as long as one writer has no checkpoint that vouches for it. Where each
     chain begins afterwards is signed, so the rest still verifies. What is still in the local logs is left there.
+
+    With --archive nothing is deleted before it was written as Parquet and read back.
     """
     moment = parse_time(before, "--before", time.time())
     if not store_exists(settings.postgres, settings.state_dir):
         raise ConfigError(f"there is no store in {settings.state_dir}; give --state-dir or --database-url")
     if not yes:
         _confirm(settings, moment)
-    done = asyncio.run(_prune(settings, moment, checkpoints or (), public_key or (), force=force))
+    done = asyncio.run(_prune(settings, moment, checkpoints or (), public_key or (), archive, force=force))
     if as_json:
         problems = [asdict(problem) for problem in done.problems]
         result = {"store": destination(settings), "before": moment, "pruned": done.gone, "problems": problems}
@@ -157,8 +164,15 @@ async def _export(
 
 
 async def _prune(
-    settings: Settings, before: float, files: Sequence[Path], keys: Sequence[Path], *, force: bool
+    settings: Settings,
+    before: float,
+    files: Sequence[Path],
+    keys: Sequence[Path],
+    archive: str | None,
+    *,
+    force: bool,
 ) -> Pruned:
+    folder = None if archive is None else open_folder(archive)
     async with _store(settings) as store:
         try:
             # Without checkpoints nothing is verified: --force is for a chain that is known to be broken.
@@ -167,7 +181,8 @@ async def _prune(
             raise ConfigError(f"nothing was pruned: {error}") from error
         with show_progress("pruning", None, watched=sys.stderr.isatty()) as progress:
             signer = open_signer(settings)
-            return await prune_store(store, before, signer, signed=signed, force=force, progress=progress)
+            keep = None if folder is None else archiver(settings, store, folder)
+            return await prune_store(store, before, signer, signed=signed, force=force, archive=keep, progress=progress)
 
 
 def _confirm(settings: Settings, before: float) -> None:
