@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ByteSize,
     ConfigDict,
     Field,
@@ -24,6 +25,8 @@ from pydantic import (
 )
 
 from proxy.errors import ConfigError
+from proxy.sinks.any_sink import AnySink  # noqa: TC001  pydantic reads annotations when it runs
+from proxy.sinks.settings import distinct, parse_sinks
 from proxy.system.database_url import HIDDEN, check_database_url, shown
 from proxy.system.package_data import DEFAULT_PROFILE, PROFILES, profile_file
 
@@ -105,7 +108,7 @@ type Seconds = Annotated[float, Field(gt=0, le=86_400)]
 type Size = Annotated[ByteSize, Field(ge=1024)]
 type UserPath = Annotated[Path, AfterValidator(Path.expanduser)]
 
-SECRETS = frozenset({"database_url", "checkpoint_copies"})  # values never shown in a message
+SECRETS = frozenset({"database_url", "checkpoint_copies", "sinks"})  # values never shown in a message
 
 # What to write instead, for errors where pydantic's message does not say it.
 _HINTS = {
@@ -172,6 +175,9 @@ class Settings(BaseModel):
     health_listen: Annotated[str, AfterValidator(lambda text: text if text == "off" else _listen(text))] = Field(
         "127.0.0.1:8081", description="Address of /healthz, /readyz and /metrics, or off."
     )
+    server_metrics: bool = Field(
+        True, description="Whether /metrics has the latency of each server, and so servers' names."
+    )
     console_listen: Annotated[str, AfterValidator(lambda text: text if text == "off" else _listen(text))] = Field(
         "127.0.0.1:8090", description="Address of the web console, or off."
     )
@@ -221,6 +227,9 @@ class Settings(BaseModel):
         (), description="Second places for signed checkpoints: files, folders (ending in /) or URLs of other Postgres."
     )
     checkpoint_seconds: Seconds = Field(30, description="Seconds between signed checkpoints while events arrive.")
+    sinks: Annotated[tuple[AnySink, ...], BeforeValidator(parse_sinks), AfterValidator(distinct)] = Field(
+        (), description="Where the trail goes beside the store: a list, each with its kind (docs/sinks.md)."
+    )
     trace: Literal["off", "auto", "require"] = Field(
         "auto", description="Whether `interlock run` traces servers with strace: off, auto (if it works), or require."
     )
@@ -336,13 +345,20 @@ def _describe(error: ValidationError, values: Mapping[str, Any], sources: Mappin
     lines = []
     for problem in error.errors():
         name = str(problem["loc"][0])
+        where = _place_in_sinks(problem["loc"]) if name == "sinks" else ""
         message = "; ".join(
             part for part in (problem["msg"].removeprefix("Value error, "), _HINTS.get(problem["type"])) if part
         )
         # A rejected URL may still contain a password.
         value = HIDDEN if name in SECRETS else repr(values.get(name))
-        lines.append(f"setting {name} = {value} (from {sources.get(name, '?')}): {message}")
+        lines.append(f"setting {name}{where} = {value} (from {sources.get(name, '?')}): {message}")
     return "\n".join(lines)
+
+
+def _place_in_sinks(place: tuple[int | str, ...]) -> str:
+    """Return which sink and which of its settings is meant: sinks, its number, its kind, and the setting."""
+    inside = [*place[1:2], *place[3:]]
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in inside)
 
 
 def config_path(named: Path | None, environ: Mapping[str, str]) -> Path:

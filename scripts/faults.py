@@ -55,6 +55,7 @@ def _scenes(folder: Path, postgres: Postgres, scale: float) -> Iterator[Callable
         yield lambda: scenes.disk_full(folder / "disk", times=max(1, int(10 * scale)), calls=100)
     else:
         print("disk full: left out, since only root can mount a small disk", flush=True)
+    yield lambda: scenes.collector(folder / "collector", calls=max(50, int(300 * scale)))
     yield lambda: scenes.clock_jumps(folder / "clock", postgres.new_database(), calls=max(200, int(3000 * scale)))
 
 

@@ -26,3 +26,26 @@ CREATE TABLE IF NOT EXISTS rejected (
     reason TEXT NOT NULL,
     at     REAL NOT NULL
 );
+
+-- The sinks beside the store, and how far each has come. An event stays until the store and every sink here took it;
+-- for a sink that is not required, at most `keeps` events are kept. Without sinks the table is empty.
+CREATE TABLE IF NOT EXISTS sinks (
+    name     TEXT PRIMARY KEY,
+    moved    INTEGER NOT NULL,
+    keeps    INTEGER,
+    moved_at REAL,
+    problem  TEXT,
+    lost     INTEGER NOT NULL DEFAULT 0
+);
+
+-- What a sink did not get: events that were let go because it was away too long, or that it does not take.
+CREATE TABLE IF NOT EXISTS sink_gaps (
+    sink     TEXT NOT NULL,
+    first    INTEGER NOT NULL,
+    last     INTEGER NOT NULL,
+    first_id TEXT,
+    last_id  TEXT,
+    reason   TEXT NOT NULL,
+    at       REAL NOT NULL,
+    told     INTEGER NOT NULL DEFAULT 0
+);

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import apsw
 
-from proxy.audit import local_log_sql
-from proxy.audit.local_log_files import log_files, log_states
+from proxy.audit import local_log_sql, log_sinks
+from proxy.audit.local_log_files import log_files, log_states, open_reader
 from proxy.errors import AuditUnavailableError, StoreUnavailableError
 
 if TYPE_CHECKING:
@@ -19,8 +19,34 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from proxy.audit.local_log_sql import LogState
+    from proxy.audit.log_sinks import LogSink
 
 BUSY_MS = 2_000
+MAX_GAPS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class SinkGap:
+    """Events that a sink did not get, though the store did: how many, between which ids, why and since when."""
+
+    count: int
+    first_id: str | None
+    last_id: str | None
+    reason: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class SinkBacklog:
+    """What waits for one sink, in all logs together."""
+
+    name: str
+    required: bool
+    events: int
+    lag_seconds: float | None
+    lost: int  # how many events it did not get
+    problem: str | None
+    gaps: tuple[SinkGap, ...] = ()  # the last ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +57,42 @@ class Backlog:
     lag_seconds: float | None
     rejected: int
     problems: tuple[str, ...]
+    sinks: tuple[SinkBacklog, ...] = ()
 
 
 def read_backlog(state_dir: Path, now: float) -> Backlog:
     """Return the backlog of a state folder; a log that cannot be read is a problem in it, not an error."""
     try:
-        return sum_up(log_states(state_dir), now)
+        backlog = sum_up(log_states(state_dir), now)
+        return replace(backlog, sinks=read_sinks(state_dir, now))
     except AuditUnavailableError as error:
         return Backlog(0, None, 0, (str(error),))
+
+
+def read_sinks(state_dir: Path, now: float) -> tuple[SinkBacklog, ...]:
+    """Return what waits for each sink of a state folder. Raises AuditUnavailableError."""
+    found: dict[str, list[LogSink]] = {}
+    gaps: dict[str, list[SinkGap]] = {}
+    for path in log_files(state_dir):
+        with open_reader(path) as connection:
+            for state in log_sinks.states(connection):
+                found.setdefault(state.name, []).append(state)
+            for gap, at in log_sinks.gaps(connection, MAX_GAPS):
+                gaps.setdefault(gap.sink, []).append(SinkGap(gap.count, gap.first_id, gap.last_id, gap.reason, at))
+    return tuple(_sum_up_sink(states, gaps.get(name, []), now) for name, states in sorted(found.items()))
+
+
+def _sum_up_sink(states: Sequence[LogSink], gaps: Sequence[SinkGap], now: float) -> SinkBacklog:
+    lags = [now - _time(state.oldest) for state in states if state.oldest is not None]
+    return SinkBacklog(
+        name=states[0].name,
+        required=any(state.keeps is None for state in states),
+        events=sum(state.backlog for state in states),
+        lag_seconds=max(0.0, *lags) if lags else None,
+        lost=sum(state.lost for state in states),
+        problem=next((state.problem for state in states if state.problem), None),
+        gaps=tuple(sorted(gaps, key=lambda gap: -gap.at)[:MAX_GAPS]),
+    )
 
 
 def sum_up(states: Mapping[Path, LogState], now: float, problems: Sequence[str] = ()) -> Backlog:

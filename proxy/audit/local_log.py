@@ -36,7 +36,7 @@ from proxy.system.package_data import version
 from proxy.system.secret_files import room_hint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from proxy.audit.ship_sources import RecentEvents
@@ -61,9 +61,10 @@ class _Encoded(NamedTuple):
 
 
 @dataclasses.dataclass(slots=True)
-class _Discard:
-    last: int
-    rejected: Mapping[int, str]
+class _Change:
+    """Something else to do with the file than to add events."""
+
+    act: Callable[[apsw.Connection], object]
     done: Future[None]
 
 
@@ -72,7 +73,7 @@ class _Trial:
 
 
 type _Given = tuple[AuditEvent, asyncio.Future[None] | None]  # an event, and what its caller awaits, if one does
-type _Item = list[_Given] | _Discard | _Trial | None  # what the writer's queue takes. None: close
+type _Item = list[_Given] | _Change | _Trial | None  # what the writer's queue takes. None: close
 
 
 class LocalLog:
@@ -180,15 +181,19 @@ class LocalLog:
 
         Waits, so not for the event loop's thread. Raises AuditUnavailableError where it cannot be done.
         """
+        self.change(lambda connection: local_log_sql.discard(connection, last, rejected, time.time()))
+
+    def change(self, act: Callable[[apsw.Connection], object]) -> None:
+        """Have the writer's thread do `act`, which commits for itself. Waits and raises as `discard` does."""
         # By the writer's thread: two connections that write would wait for each other's lock in the path of a call.
         done: Future[None] = Future()
         if self._closed:
             raise AuditUnavailableError(f"the audit log {self.path} is closed")
-        self._queue.put(_Discard(last, rejected, done))
+        self._queue.put(_Change(act, done))
         try:
             done.result(DISCARD_SECONDS)
         except Exception as error:
-            raise AuditUnavailableError(f"the audit log {self.path} cannot be cleared: {error}") from error
+            raise AuditUnavailableError(f"the audit log {self.path} cannot be changed: {error}") from error
 
     def try_again(self) -> None:
         """Try to write a log that has a `problem`; where it can be written again, the problem is cleared."""
@@ -218,8 +223,8 @@ class LocalLog:
                     break
             running = None not in batch
             for item in batch:
-                if isinstance(item, _Discard):
-                    self._discard(item)  # first, and by itself: in a full log it makes room for the others
+                if isinstance(item, _Change):
+                    self._change(item)  # first, and by itself: in a full log it makes room for the others
             gathered = [given for item in batch if isinstance(item, list) for given in item]
             # Encoded here and not on the event loop, which has calls to serve meanwhile.
             encoded = [one for given in gathered if (one := self._encode(*given)) is not None]
@@ -275,10 +280,10 @@ class LocalLog:
             made = [LogEntry(one.body, before.writer, seq, tip, one.columns) for seq, (one, tip) in numbered]
             recent.add(made, before.seq + 1)
 
-    def _discard(self, item: _Discard) -> None:
+    def _change(self, item: _Change) -> None:
         try:
-            local_log_sql.discard(self._connection, item.last, item.rejected, time.time())
-        except Exception as error:  # noqa: BLE001  whatever it is, the shipper that waits gets it
+            item.act(self._connection)
+        except Exception as error:  # noqa: BLE001  whatever it is, the thread that waits gets it
             item.done.set_exception(error)
         else:
             item.done.set_result(None)

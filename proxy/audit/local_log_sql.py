@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import apsw
 import uuid_utils
 
+from proxy.audit import log_sinks
 from proxy.audit.event import Head, LogEntry, link, start
 from proxy.store.queries import Queries
 from proxy.store.wal import use_wal
@@ -68,7 +69,7 @@ def connect(path: Path, max_bytes: int) -> apsw.Connection:
     connection.execute("PRAGMA synchronous=FULL")
     # A full log refuses events, and so calls; without a bound a store that is down would fill the disk for everybody.
     connection.execute(f"PRAGMA max_page_count={max(16, max_bytes // PAGE_BYTES)}")
-    if not _rows(connection, SQL["has_log_table"]):
+    if not _rows(connection, SQL["has_sink_table"]):  # the youngest of its tables
         with change(connection):
             _begin(connection)
     return connection
@@ -147,11 +148,20 @@ def _insert(connection: apsw.Connection, count: int, values: list[int | str]) ->
 
 
 def discard(connection: apsw.Connection, last: int, rejected: Mapping[int, str], now: float) -> None:
-    """Delete events up to number `last`, which are in the store; set aside those that it rejected, by number."""
+    """Delete events up to number `last`, which are in the store; set aside those that it rejected, by number.
+
+    What a sink has not taken yet stays, as far as its bound allows.
+    """
     with change(connection):  # whole: no event may be deleted that is neither in the store nor set aside
         connection.executemany(SQL["set_aside"], [(reason, now, seq) for seq, reason in rejected.items()])
         connection.execute(SQL["mark_moved"], {"last": last, "now": now})
-        connection.execute(SQL["delete_moved"], (last,))
+        log_sinks.let_go(connection, now)
+        delete_moved(connection)
+
+
+def delete_moved(connection: apsw.Connection) -> None:
+    """Delete what the store and every sink have. To be called within `change`."""
+    connection.execute(SQL["delete_moved"])
 
 
 def try_to_write(connection: apsw.Connection) -> None:
@@ -199,11 +209,22 @@ def read_state(connection: apsw.Connection) -> LogState | None:
     return LogState(read_head(connection), *found[0]) if found else None
 
 
-def page(connection: apsw.Connection, writer: str, after: int, limit: int, *, rejected: bool = False) -> list[LogEntry]:
+def page(
+    connection: apsw.Connection,
+    writer: str,
+    after: int,
+    limit: int,
+    *,
+    rejected: bool = False,
+    kept: bool = False,
+) -> list[LogEntry]:
     """Return events past number `after` in their order; with `rejected`, those that were set aside too.
 
-    Never more than `limit`, nor much more than MAX_PAGE characters.
+    Never more than `limit`, nor much more than MAX_PAGE characters. With `kept` also what the store has and a sink has
+    not: for everybody else such an event is no longer in the log.
     """
+    if not rejected and not kept:
+        after = max(after, _moved(connection))
     if not rejected and (at_once := _page_at_once(connection, writer, after, limit)) is not None:
         return at_once
     found: list[LogEntry] = []
@@ -220,7 +241,9 @@ def page(connection: apsw.Connection, writer: str, after: int, limit: int, *, re
 
 
 def newest(connection: apsw.Connection, after: int, limit: int | None) -> list[tuple[int, str]]:
-    """Return number and text of events past number `after`, newest first."""
+    """Return number and text of events past number `after` that are not in the store, newest first."""
+    if _rows(connection, SQL["has_log_table"]):
+        after = max(after, _moved(connection))
     return _rows(connection, SQL["newest_events"], after, -1 if limit is None else limit)
 
 
@@ -239,6 +262,11 @@ def _page_at_once(connection: apsw.Connection, writer: str, after: int, limit: i
     if not len(texts) == len(links) == count:
         return None
     return list(map(LogEntry, texts, repeat(writer), range(first, last + 1), links))
+
+
+def _moved(connection: apsw.Connection) -> int:
+    found = _rows(connection, SQL["moved_number"])
+    return int(found[0][0]) if found else 0
 
 
 def _rows(connection: apsw.Connection, sql: str, *values: Any) -> list[Any]:

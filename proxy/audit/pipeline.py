@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
@@ -15,6 +16,7 @@ from proxy.audit.decision_log import log_decisions
 from proxy.audit.local_log_files import worker_log
 from proxy.audit.open_events import open_events
 from proxy.audit.shipper import Route, ShippingThread
+from proxy.audit.sink_feed import FeedRoute, SinkPlan, open_feed
 from proxy.core.ids import new_id
 from proxy.core.model import AuditEvent
 from proxy.errors import AuditUnavailableError
@@ -48,6 +50,10 @@ class AuditPipeline:
             adopts_all=adopts_all,
             retention_days=None if settings.postgres else settings.retention_days,
         )
+        # Before the shipper begins to delete.
+        self._sinks = open_feed(
+            plan_sinks(settings), FeedRoute(settings.state_dir, route.spared), own, adopts_all=adopts_all
+        )
         self._shipping = ShippingThread(
             route,
             lambda: open_events(
@@ -69,9 +75,13 @@ class AuditPipeline:
     def close(self) -> None:
         """Write what is queued, sign the end, and ship what a short time allows."""
         self._shipping.stop()  # before the log is closed, whose thread deletes for it
+        if self._sinks is not None:
+            self._sinks.stop()
         self._log.close()
         self._watch.close()  # after the last event was written: the end is signed as it is
         self._shipping.finish()
+        if self._sinks is not None:
+            self._sinks.finish()
 
 
 class LenientSink:
@@ -104,6 +114,16 @@ class LenientSink:
 def destination(settings: Settings) -> str:
     """Return the name of the store that events are shipped to, without secrets."""
     return shown(settings.postgres) if settings.postgres else "embedded"
+
+
+def plan_sinks(settings: Settings) -> list[SinkPlan]:
+    """Return the sinks of the settings. Raises ConfigError where one cannot be used."""
+    if not settings.sinks:
+        return []
+    from proxy.sinks.open_sinks import check_sinks, open_sink  # noqa: PLC0415  most have no sink
+
+    check_sinks(settings.sinks)
+    return [SinkPlan(one.title, one.keeps, partial(open_sink, one)) for one in settings.sinks]
 
 
 def open_signer(settings: Settings) -> CheckpointSigner:

@@ -4,6 +4,7 @@ A state folder that was put back from a backup, or copied, would give numbers a 
 writer, of which the store could keep only one. What was signed of the writer tells: in the checkpoint file, in second
 places and in the store. And a file that was copied is another file than the one that its log was begun in. Where a
 shared store cannot be asked, a new writer begins too: to go on could make a second history that no store would take.
+One that began so, and of which nothing was shipped, goes on at the next start: a crash loop makes one log, not many.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import asyncio
 import contextlib
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import structlog
@@ -29,7 +31,6 @@ from proxy.system.secret_files import write_private
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from proxy.config import Settings
 
@@ -37,6 +38,7 @@ log = structlog.get_logger("interlock.log")
 
 ASK_SECONDS = 3.0
 SIDES = ("", "-wal", "-shm")
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def open_daemon_log(settings: Settings, worker: int = 1) -> DaemonLog:
@@ -61,18 +63,22 @@ def renew_if_restored(settings: Settings, path: Path, *, asks: bool = True) -> P
     What is in it is shipped from there: the store ignores the events that it has. Never raises for a place that cannot
     be asked.
     """
-    why = None
+    why = unasked = None
     if path.exists():
         with contextlib.suppress(InterlockError):
-            why = _copied(path) or (_contradicted(settings, path) if asks else None)
-    if why is None:
+            why = _copied(path)
+            if why is None and asks:
+                why, unasked = _contradicted(settings, path)
+    if why is None and (unasked is None or _began_unasked(path)):
         return None
+    why = why or unasked
     aside = path.with_name(f"restored-{uuid_utils.uuid7()}.db")
     log.warning("a new writer begins; the events of the old log are shipped", log=str(path), why=why, kept=str(aside))
     for end in SIDES:
         with contextlib.suppress(FileNotFoundError):
             path.with_name(f"{path.name}{end}").rename(aside.with_name(f"{aside.name}{end}"))
     _place(path).unlink(missing_ok=True)
+    _note_unasked(path, began=unasked is not None)
     return aside
 
 
@@ -94,14 +100,45 @@ def _copied(path: Path) -> str | None:
     return None if noted == str(path.stat().st_ino) else "it is a copy of the file that it was begun in"
 
 
-def _contradicted(settings: Settings, path: Path) -> str | None:
+def _note_unasked(path: Path, *, began: bool) -> None:
+    """Note that the log that begins now does so because the store could not be asked, and until when that counts."""
+    path.with_suffix(".unasked").unlink(missing_ok=True)
+    if began and (boot := _boot_id()) is not None:
+        write_private(path.with_suffix(".unasked"), boot)
+
+
+def _began_unasked(path: Path) -> bool:
+    """Return whether a log began since the system did, while the store could not be asked, and nothing was shipped.
+
+    No store has anything of its writer then, so nothing can contradict it. After a reboot the disk may be another one.
+    """
+    try:
+        noted = path.with_suffix(".unasked").read_bytes()
+    except OSError:
+        return False
+    if noted != _boot_id():
+        return False
+    with open_reader(path) as connection:
+        state = local_log_sql.read_state(connection)
+    return state is not None and state.moved == 0
+
+
+def _boot_id() -> bytes | None:
+    try:
+        return BOOT_ID.read_bytes()
+    except OSError:
+        return None  # not Linux: a new log at each start
+
+
+def _contradicted(settings: Settings, path: Path) -> tuple[str | None, str | None]:
+    """Return why a log is not current, if so, and why a shared store could not be asked, if so."""
     with open_reader(path) as connection:
         if local_log_sql.read_state(connection) is None:
-            return None
+            return None, None
         head = local_log_sql.read_head(connection)
         lines, unasked = _known_lines(settings, head.writer, head.seq)
         keys = AuditKeys(settings.state_dir).public()
-        return contradiction(lines, keys, head, lambda seq: local_log_sql.read_link(connection, seq)) or unasked
+        return contradiction(lines, keys, head, lambda seq: local_log_sql.read_link(connection, seq)), unasked
 
 
 def _known_lines(settings: Settings, writer: str, seq: int) -> tuple[list[bytes], str | None]:

@@ -17,7 +17,7 @@ from proxy.audit.writers import Registrar
 from proxy.errors import AuditUnavailableError, ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from proxy.audit.checkpoint_signer import CheckpointSigner
     from proxy.audit.checkpoints import Signed
@@ -43,13 +43,15 @@ async def prune(
     signed: Mapping[str, Signed] | None = None,
     force: bool = False,
     step: float | None = None,
+    archive: Callable[[Sequence[Head]], Awaitable[object]] | None = None,
     clock: Callable[[], float] = time.time,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Pruned:
     """Delete what happened before a time, the beginning of each chain; `progress` is called with counts of events.
 
     With a `step`, no more is deleted than that many seconds' worth of each chain. `signed` is what checkpoints say; by
-    default those of the signer's own file. With `force`, nothing is verified. Raises AuditUnavailableError where
+    default those of the signer's own file. With `force`, nothing is verified. `archive` is given what will be deleted,
+    and raises where it could not keep it. Raises AuditUnavailableError where
     nothing was deleted, also because there is a writer that cannot be verified.
     """
     try:
@@ -65,6 +67,10 @@ async def prune(
         found = {head: await _verify(store, head, known[head.writer], progress) for head in heads}
         problems = [problem for problem in found.values() if problem is not None]
         heads = [head for head in heads if found[head] is None]
+    if archive is not None:
+        if (loose := await chains.unchained()) is not None:
+            raise AuditUnavailableError(f"nothing was pruned: event {loose} is of no chain and cannot be archived")
+        await archive(heads)
     # Signed before anything is deleted: events that are gone without a signature look like tampering.
     if heads and not signer.sign("pruned", heads):
         raise AuditUnavailableError(f"nothing was pruned: no checkpoint of it could be written ({signer.problem})")

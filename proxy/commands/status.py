@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 from rich.text import Text
 
-from proxy.audit.backlog import Backlog, read_backlog
+from proxy.audit.backlog import Backlog, SinkBacklog, read_backlog
 from proxy.commands.options import AsJson, ConfigFile, StateDir, state_folder
 from proxy.commands.terminal import count, print_json_lines, print_pairs, printable, printable_lines, stdout_console
 from proxy.commands.time_format import format_time
@@ -51,7 +51,8 @@ def _show(running: RunningProxy | None, audit: Backlog, folder: str) -> None:
     else:
         typer.echo(f"interlock runs (process {running.pid}, since {format_time(running.started)} UTC).")
     facts = _facts(running) if running is not None else []
-    facts += [("audit", _backlog(audit)), ("sandboxes", str(find_support()))]
+    facts += [("audit", _backlog(audit)), *((f"sink {one.name}", _sink(one)) for one in audit.sinks)]
+    facts.append(("sandboxes", str(find_support())))
     print_pairs((name, printable(value)) for name, value in facts)
     console = stdout_console()
     for title, problem in _problems(running, audit):
@@ -78,6 +79,12 @@ def _backlog(audit: Backlog) -> str:
     return waiting + (f", the oldest for {audit.lag_seconds:.0f} s" if audit.lag_seconds is not None else "")
 
 
+def _sink(sink: SinkBacklog) -> str:
+    waiting = f"{count(sink.events, 'event')} {'waits' if sink.events == 1 else 'wait'}"
+    oldest = f", the oldest for {sink.lag_seconds:.0f} s" if sink.lag_seconds is not None else ""
+    return waiting + oldest + (", required" if sink.required else "")
+
+
 def _workers(running: RunningProxy) -> str:
     serving = sum(worker.serves for worker in running.workers)
     each = ", ".join(
@@ -97,3 +104,9 @@ def _problems(running: RunningProxy | None, audit: Backlog) -> Iterator[tuple[st
         yield "REJECTED", f"{refused}, which {'was' if audit.rejected == 1 else 'were'} set aside."
     for problem in audit.problems:
         yield "AUDIT PROBLEM", problem
+    for sink in audit.sinks:
+        if sink.problem is not None:
+            yield "SINK PROBLEM", f"{sink.name}: {sink.problem}"
+        for gap in sink.gaps:
+            between = f"{gap.first_id} to {gap.last_id}" if gap.count > 1 else f"{gap.first_id}"
+            yield "SINK GAP", f"{sink.name} did not get {count(gap.count, 'event')} ({between}): {gap.reason}."

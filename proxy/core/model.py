@@ -380,6 +380,8 @@ class InFlightCall:
     """What it was charged of budgets."""
     unsent: bool = False
     """Whether it is certain that the server got nothing of it."""
+    traceparent: str | None = None
+    """The W3C trace context that it came in."""
     barred: Denial | None = None
     """Why its answer may not pass, whatever it says: for what the server did meanwhile."""
 

@@ -21,6 +21,7 @@ from proxy.core.model import (
     InFlightCall,
     Json,
     JsonObject,
+    Message,
     Outcome,
     Screening,
 )
@@ -402,6 +403,9 @@ def _ending(in_flight: InFlightCall) -> JsonObject:
         detail["secret_begun"] = True
     if in_flight.commit:
         detail["proposal_id"] = in_flight.commit.proposal_id
+    # So that the call's span is in the same trace whenever it is exported, and by whatever process.
+    if in_flight.traceparent is not None:
+        detail["traceparent"] = in_flight.traceparent
     return detail
 
 
@@ -412,7 +416,7 @@ def _detail(state: CallState) -> JsonObject:
     # What the server says of the tool, where it says something: `audit replay` decides by it again.
     if state.call is not None and state.call.hints is not UNSAID and state.call.hints != UNSAID:
         detail["annotations"] = state.call.hints.data()
-    if (trace := trace_parent(state)) is not None:
+    if (trace := trace_parent(state.message, state.context)) is not None:
         detail["traceparent"] = trace
     if state.context.sandbox is not None:
         detail["sandbox"] = state.context.sandbox
@@ -429,11 +433,11 @@ def _beyond(one: Exceeded) -> JsonObject:
     return {"limit": charge.limit, "kind": charge.kind, "used": str(one.used), "max": str(charge.most)}
 
 
-def trace_parent(state: CallState) -> str | None:
+def trace_parent(message: Message | None, context: Context) -> str | None:
     """Return the W3C trace context that a message came in: that of MCP's `_meta`, or else of the HTTP request."""
-    meta = state.message.params.get("_meta") if state.message is not None else None
+    meta = message.params.get("_meta") if message is not None else None
     said = meta.get("traceparent") if isinstance(meta, dict) else None
-    for value in (said, state.context.traceparent):
+    for value in (said, context.traceparent):
         # Nothing else of a trace is recorded: what vendors put in `tracestate` and `baggage` may be anything.
         if isinstance(value, str) and TRACE_PARENT.fullmatch(value):
             return value

@@ -32,6 +32,7 @@ def to_json(in_flight: model.InFlightCall) -> str:
             "said": in_flight.said,
             "findings": [asdict(finding) for finding in in_flight.findings],
             "begun": in_flight.begun,
+            "traceparent": in_flight.traceparent,
         }
     )
 
@@ -62,6 +63,7 @@ def from_json(text: str, *, is_open: bool) -> model.InFlightCall:
         said=value["said"],
         findings=tuple(model.Finding(**finding) for finding in value["findings"]),
         begun=value["begun"],
+        traceparent=value.get("traceparent"),  # a worker of an older version says nothing of it
         shared=True,
     )
 

@@ -18,6 +18,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Final
 
 from proxy.core.reasons import REASONS
+from proxy.metrics.server_latency import ServerLatencies
 from proxy.redact import builtin
 
 if TYPE_CHECKING:
@@ -39,6 +40,9 @@ ACCEPTED: Final = "interlock_connections_total"
 UNDER_WAY: Final = "interlock_calls_under_way"
 STREAMS: Final = "interlock_event_streams"
 LANE_CALLS: Final = "interlock_lane_calls_total"
+STORE: Final = "interlock_store_seconds"
+STORE_ERRORS: Final = "interlock_store_errors_total"
+WAITING: Final = "interlock_proposals_waiting"
 
 AT_ONCE: Final = 256
 BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -100,6 +104,9 @@ def _lay_out() -> _Layout:
     layout.add(UNDER_WAY, "gauge", "Calls forwarded and waiting for a response.")
     layout.add(STREAMS, "gauge", "Event streams open now.")
     layout.add(LANE_CALLS, "counter", "Requests that began in the fast lane.")
+    layout.add(STORE, "histogram", "Seconds that a statement of a call or of upkeep took in the store.")
+    layout.add(STORE_ERRORS, "counter", "Statements that the store did not carry out in time.")
+    layout.add(WAITING, "gauge", "Proposals that wait for people.")
     return layout
 
 
@@ -108,6 +115,7 @@ class Counters:
 
     def __init__(self, workers: int) -> None:
         self._layout = _lay_out()
+        self.servers = ServerLatencies(workers)
         # Anonymous shared mappings: forked workers write the same pages, and they vanish with the last process.
         # prometheus_client's own multiprocess mode takes 6 times as long per event and leaves a file per dead worker.
         self._memory = memoryview(mmap.mmap(-1, 8 * workers * self._layout.size)).cast("d")
@@ -152,6 +160,7 @@ class WorkerCounters:
         self._number = number
         self._numbers = counters.numbers(number)
         self._total = counters.total
+        self._servers = counters.servers.row(number + 1)
         # `+=` on shared memory reads and writes in two steps; large bodies are scanned in threads, which count too.
         self._lock = threading.Lock()
         families = {family.name: family.offsets for family in counters.families}
@@ -161,7 +170,7 @@ class WorkerCounters:
 
     def begin(self) -> None:
         """Set the gauges to 0: a worker that was killed could not count its connections down."""
-        for name in (CONNECTIONS, UNDER_WAY, STREAMS):
+        for name in (CONNECTIONS, UNDER_WAY, STREAMS, WAITING):
             self.set(name, 0)
         self.beat()
 
@@ -193,6 +202,7 @@ class WorkerCounters:
                 _bump(self._numbers, self._outcomes, _outcome(event.outcome))
                 if event.upstream_ms is not None:
                     self._time(UPSTREAM, event.upstream_ms / 1000)
+                    self._servers.time(event.server or OTHER, event.upstream_ms / 1000)
             elif event.kind.endswith("_refused"):
                 _bump(self._numbers, self._refused, event.kind, event.reason or OTHER)
             for finding in event.redactions:

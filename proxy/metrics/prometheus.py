@@ -14,12 +14,13 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 from proxy.metrics.counters import BUCKETS, Counters, Family, Series
+from proxy.metrics.server_latency import BOUNDS as SERVER_BOUNDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 
-__all__ = ["CONTENT_TYPE", "counted", "expose", "gauge"]
+__all__ = ["CONTENT_TYPE", "counted", "expose", "gauge", "server_times"]
 
 
 class _Metrics(Collector):
@@ -40,6 +41,17 @@ def counted(counters: Counters) -> Iterator[Metric]:
     for family, series in groupby(counters.sums(), key=lambda each: each[0]):
         make = _histogram if family.kind == "histogram" else _numbers
         yield make(family, series)
+
+
+def server_times(counters: Counters) -> Metric:
+    """Return how long each server took, summed over all workers."""
+    metric = HistogramMetricFamily(
+        "interlock_server_seconds", "Seconds from forwarding a call to its response, by server.", labels=("server",)
+    )
+    bounds = [*map(str, SERVER_BOUNDS), "+Inf"]
+    for server, numbers in sorted(counters.servers.sums().items()):
+        metric.add_metric((server,), list(zip(bounds, accumulate(numbers[:-1]), strict=True)), numbers[-1])
+    return metric
 
 
 def gauge(name: str, text: str, *samples: tuple[dict[str, str], float]) -> Metric:

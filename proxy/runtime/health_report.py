@@ -9,14 +9,14 @@ import time
 from importlib import metadata
 from typing import TYPE_CHECKING, Final
 
-from proxy.audit.backlog import Backlog, read_backlog
+from proxy.audit.backlog import Backlog, SinkBacklog, read_backlog
 from proxy.audit.local_log_files import log_bytes
 from proxy.metrics.http_server import Reply
 from proxy.system.package_data import version
 from proxy.system.terminal_text import count
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from prometheus_client.metrics_core import Metric
 
@@ -30,6 +30,14 @@ if TYPE_CHECKING:
 SILENT_SECONDS: Final = 15.0
 # How long the backlog read from disk is reused: a client that polls fast must not cost disk reads.
 REMEMBERED_SECONDS: Final = 1.0
+
+
+SINK_GAUGES: Final[Sequence[tuple[str, str, Callable[[SinkBacklog], float]]]] = (
+    ("sink_backlog_events", "Events that a sink has not taken yet.", lambda sink: sink.events),
+    ("sink_lag_seconds", "Age of the oldest of these events.", lambda sink: sink.lag_seconds or 0.0),
+    ("sink_lost_events", "Events that a sink did not get, and the store did.", lambda sink: sink.lost),
+    ("sink_problem", "1 if a sink does not take events.", lambda sink: float(sink.problem is not None)),
+)
 
 
 class HealthReport:
@@ -49,7 +57,9 @@ class HealthReport:
                 return _reply(200, {"alive": True, "version": version()})
             case "/readyz":
                 wrong = dict(self._wrong())
-                return _reply(503 if wrong else 200, {"ready": not wrong, "not_ready": wrong})
+                told = dict(self._warnings())
+                body = {"ready": not wrong, "not_ready": wrong} | ({"warnings": told} if told else {})
+                return _reply(503 if wrong else 200, body)
             case "/metrics":
                 return self._metrics()
         return _reply(404, {"error": "not found; use /healthz, /readyz, /metrics"})
@@ -80,6 +90,18 @@ class HealthReport:
             lag = f"the oldest of {count(backlog.events, 'event')} waits for {backlog.lag_seconds:.0f} s"
             yield "store", f"{lag}, which is more than ready_lag ({limit:g} s){why}"
 
+        for sink in backlog.sinks:
+            if sink.required and (sink.lag_seconds or 0.0) > limit:
+                yield f"sink {sink.name}", f"{_behind(sink)}, which is more than ready_lag ({limit:g} s)"
+
+    def _warnings(self) -> Iterator[tuple[str, str]]:
+        """Yield what is wrong with sinks that are not required: the proxy serves, and the store has every event."""
+        for sink in self._read_backlog().sinks:
+            gaps = f"it did not get {count(sink.lost, 'event')}, which the store has" if sink.lost else ""
+            late = sink.problem or (sink.lag_seconds or 0.0) > self._settings.ready_lag
+            if told := "; ".join(filter(None, (gaps, _behind(sink) if late else ""))):
+                yield f"sink {sink.name}", told
+
     def _read_backlog(self) -> Backlog:
         now = time.monotonic()
         if self._backlog is None or now > self._read_at + REMEMBERED_SECONDS:
@@ -88,9 +110,15 @@ class HealthReport:
         return self._backlog
 
     def _metrics(self) -> Reply:
-        from proxy.metrics.prometheus import CONTENT_TYPE, counted, expose  # noqa: PLC0415  at the first scrape
+        from proxy.metrics.prometheus import (  # noqa: PLC0415  at the first scrape
+            CONTENT_TYPE,
+            counted,
+            expose,
+            server_times,
+        )
 
-        return Reply(200, expose([*counted(self._counters), *self._gauges()]), CONTENT_TYPE)
+        named = [server_times(self._counters)] if self._settings.server_metrics else []
+        return Reply(200, expose([*counted(self._counters), *named, *self._gauges()]), CONTENT_TYPE)
 
     def _gauges(self) -> Iterator[Metric]:
         """Yield what is not counted but known when somebody asks."""
@@ -102,6 +130,10 @@ class HealthReport:
         yield CounterMetricFamily("interlock_worker_restarts", "Workers that were replaced.", restarts)
         for name, text, value in self._values():
             yield gauge(f"interlock_{name}", text, ({}, value))
+        for name, text, read in SINK_GAUGES:
+            values = [({"sink": sink.name}, read(sink)) for sink in self._read_backlog().sinks]
+            if values:
+                yield gauge(f"interlock_{name}", text, *values)
         build = {"version": version(), "python": platform.python_version(), "mitmproxy": metadata.version("mitmproxy")}
         yield gauge("interlock_build_info", "Versions that run.", (build, 1))
         yield gauge("interlock_policy_info", "The policy in force.", ({"version": self._policy.current().version}, 1))
@@ -121,6 +153,11 @@ class HealthReport:
         problem = any(report.policy_problem for report in self.reports())
         yield "policy_problem", "1 if the policy on disk is invalid.", problem
         yield "start_time_seconds", "When the proxy started.", self._started
+
+
+def _behind(sink: SinkBacklog) -> str:
+    waits = f"the oldest of {count(sink.events, 'event')} waits for {sink.lag_seconds or 0.0:.0f} s"
+    return waits + (f" ({sink.problem})" if sink.problem else "")
 
 
 def _resident(pid: int) -> float:

@@ -22,6 +22,8 @@ from proxy.gate.limits import CallLimits
 from proxy.gate.tool_catalog import ToolCatalog
 from proxy.gate.two_phase import TwoPhase
 from proxy.identity.token_file import OperatorTokens
+from proxy.metrics.counters import WAITING
+from proxy.metrics.timed_database import TimedDatabase
 from proxy.runtime.halt_watcher import HaltWatcher, read_halts
 from proxy.runtime.pin_watcher import watch_approvals
 from proxy.runtime.preload import Preloaded, preload
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from proxy.core.interfaces import EventSink, SharedCalls
     from proxy.core.limits import LimitStore
     from proxy.gate.halts import ActiveHalts
+    from proxy.metrics.counters import WorkerCounters
     from proxy.notify.notifier import Notifier
     from proxy.store.database import Database
     from proxy.twophase.sampler import Sampler
@@ -79,6 +82,7 @@ class Components:
         lead: bool = True,
         shared_calls: SharedCalls | None = None,
         console: str | None = None,
+        counters: WorkerCounters | None = None,
     ) -> None:
         self._tools_changed = tools_changed
         self._on_reload = reloaded
@@ -92,18 +96,20 @@ class Components:
         self.pins = PinFiles(settings.state_dir)
         self.store_problem: str | None = None  # why calls of two-phase rules are refused, if so
         self._database = open_database(settings.postgres, settings.state_dir, connections=settings.database_connections)
-        self.store = Proposals(self._database)
+        self._counters = counters
+        timed = self._database if counters is None else TimedDatabase(self._database, counters)
+        self.store = Proposals(timed)
         self.sampler = _open_sampler(settings)
         self.operators = OperatorTokens(settings.state_dir)
         self.operators.ensure()
         catalog = ToolCatalog(policy=self.policy.current, pins=self.pins)
         self.two_phase = self._open_two_phase(settings, catalog, settings.console_url or console)
-        self.limits = CallLimits(open_limits(settings, self._database))
-        self.halt_file, self.halt_store = HaltFile(settings.state_dir), Halts(self._database)
+        self.limits = CallLimits(open_limits(settings, timed))
+        self.halt_file, self.halt_store = HaltFile(settings.state_dir), Halts(timed)
         halts = read_halts(settings.state_dir)
         self.halt_watcher = HaltWatcher(halts, self.halt_file, self.halt_store, self._halts_changed)
         self.notifier = _open_notifier(settings, self._database, self.two_phase)
-        self.marks = open_marks(settings, self._database)
+        self.marks = open_marks(settings, timed)
         self.gate = self._open_gate(settings, catalog, halts, shared_calls)
 
     def _open_two_phase(self, settings: Settings, catalog: ToolCatalog, console: str | None) -> TwoPhase:
@@ -159,6 +165,8 @@ class Components:
                 try:
                     async with asyncio.timeout(STORE_TRY_SECONDS):
                         await self.store.baseline("", "")  # what every proposal asks first
+                        if self._lead and self._counters is not None:
+                            self._counters.set(WAITING, await self.store.waiting(time.time()))
                 except (StoreUnavailableError, TimeoutError) as error:
                     self.store_problem = str(error) or "no answer in time"
                 else:

@@ -98,6 +98,7 @@ class Worker:
             lead=context.number == 1,
             shared_calls=self.shared_calls,
             console=context.console,
+            counters=context.counters,
         )
         self.policy, self.gate = self.components.policy, self.components.gate
         self.policy.quiet = True  # the supervisor speaks for all workers, once

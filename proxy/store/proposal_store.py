@@ -80,6 +80,10 @@ class Proposals:
         rows = await self.database.fetch(SQL["newest_proposals"], limit, *wanted)
         return [to_proposal(row) for row in rows]
 
+    async def waiting(self, now: float) -> int:
+        """Return how many proposals wait for people."""
+        return int((await self.database.fetch(SQL["count_waiting"], float(now)))[0][0])
+
     async def decide(
         self, proposal_id: str, state: State, *, operator: str, reason: str, now: float, expires_at: float
     ) -> Proposal | None:

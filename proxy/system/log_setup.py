@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from structlog.typing import Processor
 
 DEFAULT_WIDTH = 80
-NOISY = ("mitmproxy", "asyncio", "hpack", "uvicorn")
+NOISY = ("mitmproxy", "asyncio", "hpack", "uvicorn", "httpx2", "httpcore2")
 # A logger keeps the first configuration that it writes with. A process has one; tests have many and switch this off.
 KEEP_LOGGERS = True
 _WORKER: dict[str, int] = {}

@@ -3,6 +3,9 @@
 -- name: has_log_table
 SELECT 1 FROM sqlite_schema WHERE name = 'log';
 
+-- name: has_sink_table
+SELECT 1 FROM sqlite_schema WHERE name = 'sink_gaps';
+
 -- name: has_log_row
 SELECT 1 FROM log;
 
@@ -38,7 +41,7 @@ SELECT chain FROM events WHERE seq = ?;
 -- name: state
 SELECT
     moved, moved_at, destination, problem, (SELECT count(*) FROM rejected),
-    (SELECT body FROM events ORDER BY seq LIMIT 1)
+    (SELECT body FROM events WHERE seq > log.moved ORDER BY seq LIMIT 1)
 FROM log;
 
 -- name: last_number
@@ -54,7 +57,9 @@ UPDATE log SET
 WHERE moved < $last;
 
 -- name: delete_moved
-DELETE FROM events WHERE seq <= ?;
+-- What the store has, and every sink.
+DELETE FROM events
+WHERE seq <= min((SELECT moved FROM log), coalesce((SELECT min(moved) FROM sinks), (SELECT moved FROM log)));
 
 -- name: touch_log
 -- Changes nothing, but has to be committed to disk.
@@ -69,6 +74,9 @@ SELECT 1 FROM log WHERE destination IS NOT ?;
 -- name: set_destination
 UPDATE log SET destination = ?;
 
+-- name: moved_number
+SELECT moved FROM log;
+
 -- name: newest_events
 SELECT seq, body FROM events WHERE seq > ? ORDER BY seq DESC LIMIT ?;
 
@@ -76,7 +84,8 @@ SELECT seq, body FROM events WHERE seq > ? ORDER BY seq DESC LIMIT ?;
 SELECT body, seq, chain FROM events WHERE seq > $after ORDER BY seq LIMIT $limit;
 
 -- name: page_with_rejected
-SELECT body, seq, chain FROM events WHERE seq > $after
+-- An event that was set aside is still in both, where a sink has not taken it yet.
+SELECT body, seq, chain FROM events WHERE seq > $after AND seq > (SELECT moved FROM log)
 UNION ALL
 SELECT body, seq, chain FROM rejected WHERE seq > $after
 ORDER BY seq LIMIT $limit;

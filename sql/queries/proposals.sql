@@ -47,6 +47,9 @@ SELECT
 FROM proposals WHERE state IN ($2, $3, $4, $5, $6, $7, $8)
 ORDER BY created_at DESC, proposal_id DESC LIMIT $1;
 
+-- name: count_waiting
+SELECT COUNT(*) FROM proposals WHERE state = 'pending' AND expires_at > $1;
+
 -- name: reject_proposal
 -- One rejection ends it, however many have approved, until it is committed.
 UPDATE proposals SET state = 'rejected', operator = $2, operator_reason = $3, operator_at = $4, expires_at = $5

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from proxy.audit import restored
 from proxy.audit.event import Filter
 from proxy.audit.event_store import Events
 from proxy.audit.local_log import LOG_FILE
@@ -137,8 +138,30 @@ async def test_while_the_store_cannot_be_asked_a_new_writer_begins(
 
 def test_events_of_an_outage_are_kept_from_one_start_to_the_next(tmp_path: Path) -> None:
     chosen = settings(tmp_path, AWAY)
-    assert len({write(chosen, number) for number in (1, 2, 3)}) == 3
-    assert sum(state.backlog for state in log_states(tmp_path).values()) == 3
+    first, *others = [write(chosen, number) for number in range(1, 8)]
+    assert first not in others
+    assert len(set(others)) == 1, "a crash loop goes on with the log that began while the store was away"
+    assert len(log_states(tmp_path)) == 2
+    assert sum(state.backlog for state in log_states(tmp_path).values()) == 7
+
+
+def test_after_a_reboot_or_once_something_was_shipped_it_does_not_go_on_unasked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = settings(tmp_path, AWAY)
+    write(chosen, 1)
+    second = write(chosen, 2)
+    (tmp_path / "boot_id").write_bytes(b"another\n")
+    with monkeypatch.context() as patched:
+        patched.setattr(restored, "BOOT_ID", tmp_path / "boot_id")
+        third = write(chosen, 3)
+        assert write(chosen, 4) == third != second
+        log = DaemonLog(tmp_path)
+        log.discard(1, {})
+        log.close()
+        assert write(chosen, 5) != third
+        patched.setattr(restored, "BOOT_ID", tmp_path / "none")
+        assert write(chosen, 6) != write(chosen, 7)
 
 
 async def test_a_log_that_was_opened_unasked_makes_no_second_history(tmp_path: Path, events: Events) -> None:

@@ -30,7 +30,7 @@ def interlock(tmp_path_factory: pytest.TempPathFactory):
 def test_a_running_proxy_is_described(interlock: Interlock):
     code, run = told(interlock)
     assert code == 0
-    assert run.pop("audit") == {"events": 0, "lag_seconds": None, "rejected": 0, "problems": []}
+    assert run.pop("audit") == {"events": 0, "lag_seconds": None, "rejected": 0, "problems": [], "sinks": []}
     assert run.pop("sandboxes") == asdict(find_support())
     assert run == {"running": True, **interlock.run, "policy_problem": None}
     shown = interlock.cli("status")

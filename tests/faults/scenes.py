@@ -13,13 +13,22 @@ import subprocess
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from proxy.audit.local_log_files import log_states
 from tests.faults.load import Load, Seen, marks, wait_until
-from tests.support.harness import Interlock, ServerHandle, interlock_cli, start_interlock, start_python_server
+from tests.support.harness import (
+    Interlock,
+    ServerHandle,
+    free_port,
+    interlock_cli,
+    start_interlock,
+    start_python_server,
+)
+from tests.support.otlp_receiver import Answer, Request, receiver
 from tests.support.postgres import Postgres
 from tests.support.postgres_cutter import Cutter
 from tests.support.trail_reader import stored_events
@@ -65,6 +74,7 @@ class Scene:
     seen: Seen = field(default_factory=Seen)
     marks: Iterator[int] = field(default_factory=marks)
     program: tuple[str, ...] = ("proxy.cli",)
+    settings: dict[str, Any] | None = None
 
     @property
     def flags(self) -> list[str]:
@@ -73,7 +83,9 @@ class Scene:
 
     @contextlib.contextmanager
     def proxy(self) -> Iterator[Interlock]:
-        with start_interlock(self.folder, policy=POLICY, flags=self.flags, program=self.program) as running:
+        with start_interlock(
+            self.folder, policy=POLICY, flags=self.flags, program=self.program, settings=self.settings
+        ) as running:
             yield running
 
     @contextlib.contextmanager
@@ -198,6 +210,47 @@ def clock_jumps(folder: Path, database_url: str, *, calls: int) -> Counts:
         with set_up.proxy() as proxy, set_up.load(proxy):
             set_up.reach(calls)
         return set_up.finish()
+
+
+TROUBLES = (Answer(503, headers={"Retry-After": "1"}), Answer(429), Answer(404), None)
+
+
+def collector(folder: Path, *, calls: int, troubles: Sequence[Answer | None] = TROUBLES) -> Counts:
+    """Export to a collector that is gone, busy, wrong and silent by turns, and kill the proxy: all arrives at last.
+
+    No call may be refused for it.
+    """
+    port = free_port()
+    with scene("OTLP collector in trouble", folder, None) as set_up:
+        settings = {"kind": "otlp", "endpoint": f"http://127.0.0.1:{port}", "timeout": 2}
+        set_up.settings = {"sinks": [settings]}
+        with set_up.proxy() as proxy:
+            with set_up.load(proxy) as seen:
+                set_up.reach(calls)
+            for trouble in troubles:
+                with receiver(port, _troubled(trouble)) as busy:
+                    with set_up.load(proxy):
+                        set_up.reach(calls)
+                    wait_until(lambda busy=busy: busy.asked > 0, DRAIN_LIMIT)
+            assert seen.refused == 0, seen.reasons
+            proxy.process.kill()
+            proxy.process.wait(STEP_LIMIT)
+            proxy.stopped = True
+        with receiver(port) as healthy:
+            counts = set_up.finish()
+            stored = {event["event_id"] for event in stored_events(folder / "state")}
+            with set_up.proxy():
+                wait_until(lambda: stored <= healthy.event_ids(), DRAIN_LIMIT)
+        return replace(counts, note=f"{len(stored)} events exported")
+
+
+def _troubled(trouble: Answer | None) -> Callable[[Request], Answer]:
+    return lambda _: trouble or _late()
+
+
+def _late() -> Answer:
+    time.sleep(4)  # longer than the proxy waits
+    return Answer(500)
 
 
 def can_mount(folder: Path) -> bool:

@@ -46,6 +46,12 @@ def test_a_clock_that_jumps_loses_nothing(tmp_path: Path, database_url: str) -> 
     check(scenes.clock_jumps(tmp_path, database_url, calls=200))
 
 
+def test_a_collector_in_trouble_refuses_no_call_and_misses_no_event(tmp_path: Path) -> None:
+    counts = scenes.collector(tmp_path, calls=50, troubles=scenes.TROUBLES[:1])
+    check(counts)
+    assert counts.refused == 0
+
+
 def test_the_count_sees_what_is_lost_doubled_or_broken(tmp_path: Path, database_url: str, postgres: Postgres) -> None:
     with scenes.scene("count", tmp_path, database_url) as set_up:
         with set_up.proxy() as proxy, set_up.load(proxy):

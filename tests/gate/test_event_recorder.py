@@ -172,3 +172,14 @@ async def test_the_trace_that_a_call_belongs_to_is_recorded(meta: Any, header: s
     made.context = replace(CONTEXT, traceparent=header)
     await recorder(fakes).decided(made)
     assert fakes.events[0].detail.get("traceparent") == recorded
+
+
+def test_what_a_call_came_to_is_recorded_in_the_trace_of_the_call() -> None:
+    fakes, state = Fakes(), step()
+    assert state.message is not None
+    assert state.call is not None
+    trace = f"00-{'a' * 32}-{'b' * 16}-01"
+    in_flight = InFlightCall("call-1", state.message, CONTEXT, state.call, ALLOW, started=12.0, forwarded=12.0)
+    recorder(fakes).completed(replace(in_flight, traceparent=trace), "done")
+    recorder(fakes).completed(in_flight, "done")
+    assert [event.detail for event in fakes.events] == [{"traceparent": trace}, {}]

@@ -20,6 +20,7 @@ WHOLE = InFlightCall(
     call_id="c1",
     message=Message(Kind.REQUEST, {"params": {"cursor": True}}, "tools/call", "7"),
     context=replace(CONTEXT, transport="sse"),
+    traceparent="00-1-2-01",
     call=Call("tools/call", "mcp.example.com", "bot", "pay", hints=Hints(read_only=True)),
     decision=DECISION,
     started=1.0,

@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from proxy.core.model import AuditEvent
 from proxy.metrics.counters import BUCKETS, CALLS, GATE, Counters
-from proxy.metrics.prometheus import CONTENT_TYPE, counted, expose, gauge
+from proxy.metrics.prometheus import CONTENT_TYPE, counted, expose, gauge, server_times
 
 
 def scrape(*metrics: Metric) -> dict[str, Metric]:
@@ -61,3 +61,18 @@ def test_a_label_comes_back_as_it_was(text: str) -> None:
 
 def test_the_content_type_is_the_text_format_that_every_prometheus_reads() -> None:
     assert CONTENT_TYPE == "text/plain; version=0.0.4; charset=utf-8"
+
+
+def test_the_latency_of_servers_has_their_names_whatever_they_are() -> None:
+    counters = Counters(1)
+    for server in ("files.example", 'a"\n\\b', "files.example"):
+        counters.row(1).count(AuditEvent(event_id="e", kind="completed", time=0, server=server, upstream_ms=20.0))
+    (metric,) = scrape(server_times(counters)).values()
+    counts = {one.labels["server"]: one.value for one in metric.samples if one.name.endswith("_count")}
+    assert counts == {"files.example": 2, 'a"\n\\b': 1}
+    below = {
+        one.labels["le"]: one.value
+        for one in metric.samples
+        if one.labels == {"server": "files.example", "le": "0.025"}
+    }
+    assert below == {"0.025": 2}

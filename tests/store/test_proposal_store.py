@@ -72,6 +72,13 @@ class TestProposing:
         assert await store.propose(kept, NOW) == kept
         assert await store.proposal("p1") == kept
 
+    async def test_those_that_wait_for_people_are_counted(self, store: Proposals) -> None:
+        assert await store.waiting(0.0) == 0
+        first = await store.propose(proposal(), 0.0)
+        await store.propose(proposal("p2", State.PROPOSED, tool="other"), 0.0)
+        assert await store.waiting(first.expires_at - 1) == 1
+        assert await store.waiting(first.expires_at) == 0
+
     async def test_a_proposal_that_is_not_there_is_none(self, store: Proposals) -> None:
         assert await store.proposal("p1") is None
         assert await store.proposal("\0") is None

@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from proxy.audit.reader import AuditReader, Follower, open_audit
-from proxy.commands.audit import export, query, receipt, stats, verify
+from proxy.commands.audit import archive, consume, export, query, receipt, stats, verify
 from proxy.commands.options import AsJson, takes, trail_settings
 from proxy.commands.terminal import COLOURS, LineTable, format_json, print_note, printable, stdout_console
 from proxy.commands.time_format import format_exact_time, format_time
@@ -29,6 +29,8 @@ app.command("show", epilog=query.SHOW_EPILOG)(query.show)
 app.command("stats", epilog=stats.EPILOG)(stats.stats)
 app.command("export", epilog=export.EXPORT_EPILOG)(export.export)
 app.command("prune", epilog=export.PRUNE_EPILOG)(export.prune)
+app.command("archive", epilog=archive.EPILOG)(archive.archive)
+app.command("consume", epilog=consume.EPILOG)(consume.consume)
 app.command("verify", epilog=verify.EPILOG)(verify.verify)
 app.command("receipt", epilog=receipt.EPILOG)(receipt.receipt)
 app.command("schema", epilog="Example:  interlock audit schema > event.schema.json")(verify.schema)

@@ -19,12 +19,14 @@ import typer
 from proxy.audit.event import Filter, LogEntry
 from proxy.audit.event_store import Events
 from proxy.audit.export_form import COLUMNS, csv_cells, exported
+from proxy.audit.open_archive import open_folder
 from proxy.audit.open_events import open_events
 from proxy.audit.pipeline import destination, open_signer
 from proxy.audit.reader import open_audit
 from proxy.audit.retention import Pruned
 from proxy.audit.retention import prune as prune_store
 from proxy.audit.signed_checkpoints import read_evidence
+from proxy.commands.audit.archive import archiver
 from proxy.commands.audit.filter import read_filter
 from proxy.commands.audit.verify import EXIT_BAD, named_store, show_progress
 from proxy.commands.options import AsJson, store_settings, takes, trail_settings
@@ -33,6 +35,13 @@ from proxy.commands.time_format import format_time, parse_time
 from proxy.config import Settings
 from proxy.errors import ConfigError
 from proxy.store.open_store import store_exists
+from proxy.telemetry.cef import cef_line
+from proxy.telemetry.cloudevents import cloud_event_line
+from proxy.telemetry.exported_event import ExportedEvent, read_entry
+from proxy.telemetry.ocsf import ocsf_line
+from proxy.telemetry.syslog import syslog_line
+
+type Form = Literal["jsonl", "csv", "ocsf", "cloudevents", "cef", "syslog"]
 
 TIMEOUT = 3600.0  # seconds: counting and pruning go over the whole store
 EXPORT_EPILOG = """
@@ -41,7 +50,15 @@ Examples:
   interlock audit export --output trail.jsonl
 
   interlock audit export --format csv --since 30d --tool transfer_funds > transfers.csv
+
+  interlock audit export --format ocsf --decision deny --output denials.json
 """
+LINES: dict[str, Callable[[ExportedEvent], str]] = {
+    "ocsf": ocsf_line,
+    "cloudevents": cloud_event_line,
+    "cef": cef_line,
+    "syslog": syslog_line,
+}
 PRUNE_EPILOG = "Example:  interlock audit prune --before 90d --yes"
 
 
@@ -51,7 +68,12 @@ def export(
     settings: Settings,
     *,
     output: Annotated[Path | None, typer.Option(help="The file to write; default: standard output.")] = None,
-    form: Annotated[Literal["jsonl", "csv"], typer.Option("--format", help="jsonl can be verified.")] = "jsonl",
+    form: Annotated[
+        Form, typer.Option("--format", help="jsonl can be verified; the rest is for other systems.")
+    ] = "jsonl",
+    arguments: Annotated[
+        bool, typer.Option("--arguments", help="Write arguments, masked, in ocsf, cloudevents, cef and syslog, too.")
+    ] = False,
     limit: Annotated[int | None, typer.Option(min=1, help="How many events at most, the oldest.")] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="With --output: print the number of events as JSON. Without: as jsonl.")
@@ -59,14 +81,18 @@ def export(
 ) -> None:
     """Write events out, oldest first: one a line, exactly as recorded (jsonl), or with columns (csv).
 
+    For other systems: OCSF 1.8 (ocsf), CloudEvents 1.0 (cloudevents), Common Event Format (cef), RFC 5424 (syslog).
+
     `interlock audit verify --export FILE` checks a jsonl export of everything.
     """
     if as_json and output is None and form != "jsonl":
-        raise ConfigError("--json without --output prints events as jsonl; leave out --format csv, or give --output")
+        raise ConfigError("--json without --output prints events as jsonl; leave out --format, or give --output")
     with _opened(output) as file:
         # Where the events themselves go to the terminal, a progress bar would be drawn among them.
         watched = sys.stderr.isatty() and not file.isatty()
-        number = asyncio.run(_export(settings, where, limit, _writer(form, file), watched=watched))
+        number = asyncio.run(
+            _export(settings, where, limit, _writer(form, file, with_arguments=arguments), watched=watched)
+        )
     if output is not None and as_json:
         print_json_lines([{"file": str(output), "events": number}])
     elif output is not None:
@@ -86,6 +112,9 @@ def prune(
         list[Path] | None, typer.Option(help="Public keys to trust (PEM); default: those of the state folder.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Do not verify what is to be deleted.")] = False,
+    archive: Annotated[
+        str | None, typer.Option(help="Write it as Parquet first: a folder, or a URL such as s3://bucket/archive.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Delete old events from the store: of each writer those before its first one that is young enough to stay.
@@ -93,13 +122,15 @@ def prune(
     They are verified first, those of other machines too: a writer whose events are not what was written keeps them
     (exit code 1), and nothing is deleted as long as one writer has no checkpoint that vouches for it. Where each
     chain begins afterwards is signed, so the rest still verifies. What is still in the local logs is left there.
+
+    With --archive nothing is deleted before it was written as Parquet and read back.
     """
     moment = parse_time(before, "--before", time.time())
     if not store_exists(settings.postgres, settings.state_dir):
         raise ConfigError(f"there is no store in {settings.state_dir}; give --state-dir or --database-url")
     if not yes:
         _confirm(settings, moment)
-    done = asyncio.run(_prune(settings, moment, checkpoints or (), public_key or (), force=force))
+    done = asyncio.run(_prune(settings, moment, checkpoints or (), public_key or (), archive, force=force))
     if as_json:
         problems = [asdict(problem) for problem in done.problems]
         result = {"store": destination(settings), "before": moment, "pruned": done.gone, "problems": problems}
@@ -133,8 +164,15 @@ async def _export(
 
 
 async def _prune(
-    settings: Settings, before: float, files: Sequence[Path], keys: Sequence[Path], *, force: bool
+    settings: Settings,
+    before: float,
+    files: Sequence[Path],
+    keys: Sequence[Path],
+    archive: str | None,
+    *,
+    force: bool,
 ) -> Pruned:
+    folder = None if archive is None else open_folder(archive)
     async with _store(settings) as store:
         try:
             # Without checkpoints nothing is verified: --force is for a chain that is known to be broken.
@@ -143,7 +181,8 @@ async def _prune(
             raise ConfigError(f"nothing was pruned: {error}") from error
         with show_progress("pruning", None, watched=sys.stderr.isatty()) as progress:
             signer = open_signer(settings)
-            return await prune_store(store, before, signer, signed=signed, force=force, progress=progress)
+            keep = None if folder is None else archiver(settings, store, folder)
+            return await prune_store(store, before, signer, signed=signed, force=force, archive=keep, progress=progress)
 
 
 def _confirm(settings: Settings, before: float) -> None:
@@ -182,9 +221,20 @@ def _opened(path: Path | None) -> Iterator[IO[str]]:
         raise
 
 
-def _writer(form: str, file: IO[str]) -> Callable[[LogEntry], None]:
+def _writer(form: Form, file: IO[str], *, with_arguments: bool) -> Callable[[LogEntry], None]:
     if form == "jsonl":
         return lambda entry: print(format_json(exported(entry)), file=file)
+    if form != "csv":
+        line = LINES[form]
+        return lambda entry: print(line(_read(entry, with_arguments=with_arguments)), file=file)
     rows = csv.writer(file)
     rows.writerow(COLUMNS)
     return lambda entry: rows.writerow(csv_cells(entry))
+
+
+def _read(entry: LogEntry, *, with_arguments: bool) -> ExportedEvent:
+    try:
+        return read_entry(entry, with_arguments=with_arguments)
+    except ValueError as error:
+        where = f"writer {printable(entry.writer or '?')}, event {entry.seq}"
+        raise ConfigError(f"{where}: {error}; run `interlock audit verify`, or export it as jsonl") from error

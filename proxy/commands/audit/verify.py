@@ -19,9 +19,10 @@ from rich.text import Text
 from proxy.audit.chain_reader import Chains, ExportedChains
 from proxy.audit.event import Head
 from proxy.audit.event_schema import json_schema
+from proxy.audit.open_archive import open_folder
 from proxy.audit.pipeline import destination
 from proxy.audit.reader import open_audit
-from proxy.audit.signed_checkpoints import Found, read_evidence
+from proxy.audit.signed_checkpoints import Found, read_checkpoints, read_evidence
 from proxy.audit.signing_keys import AuditKeys
 from proxy.audit.stretch_pool import open_pool
 from proxy.audit.verified import read_verified, write_verified
@@ -51,6 +52,8 @@ Examples:
 
   interlock audit verify --since last
 
+  interlock audit verify --archive s3://bucket/archive
+
   interlock audit verify --export trail.jsonl --checkpoints /mnt/vault/checkpoints.jsonl --public-key vault.pem
 """
 
@@ -60,6 +63,9 @@ def verify(
     settings: Settings,
     *,
     export: Annotated[Path | None, typer.Option(help="Verify a file that `audit export` made instead.")] = None,
+    archive: Annotated[
+        str | None, typer.Option(help="Verify an archive that `audit archive` or `prune --archive` made instead.")
+    ] = None,
     checkpoints: Annotated[
         list[Path] | None, typer.Option(help="Files of checkpoints; default: the one of the settings.")
     ] = None,
@@ -90,16 +96,37 @@ def verify(
     is bad, but no checkpoint covers some of the writers.
     """
     until = parse_time(exported_at, "--exported-at", time.time()) if exported_at else None
+    if archive is not None:
+        _verify_archive(settings, archive, tuple(checkpoints or ()), tuple(public_key or ()), as_json=as_json)
+        return
     chosen = Chosen(export, tuple(checkpoints or ()), tuple(public_key or ()), until, since, local)
     report, found = asyncio.run(_verify(settings, chosen))
+    _tell(report, found, str(export) if export else named_store(settings), as_json=as_json)
+
+
+def _tell(report: Report, found: Found, where: str, *, as_json: bool) -> None:
+    """Print the result. Raises typer.Exit where it is not good."""
     if as_json:
         _print_json(report, found.broken)
     else:
-        _print(report, found, str(export) if export else named_store(settings))
+        _print(report, found, where)
     if report.problems or found.broken:
         raise typer.Exit(EXIT_BAD)
     if report.unsigned:
         raise typer.Exit(EXIT_UNPROVEN)
+
+
+def _verify_archive(
+    settings: Settings, place: str, files: tuple[Path, ...], keys: tuple[Path, ...], *, as_json: bool
+) -> None:
+    folder = open_folder(place)
+    from proxy.audit.archive import ArchivedChains  # noqa: PLC0415  needs pyarrow
+
+    chains = ArchivedChains(folder)
+    found = read_checkpoints(settings, files, keys, stored=chains.lines)
+    evidence, anchors = chains.evidence(found.evidence)
+    report = asyncio.run(verify_chains(chains, evidence, anchors=anchors))
+    _tell(report, found, place, as_json=as_json)
 
 
 def schema(as_json: OneLine = False) -> None:  # noqa: FBT002

@@ -10,8 +10,12 @@ from pathlib import Path
 import pytest
 
 from proxy.audit.local_log import LOG_FILE, read_log
+from proxy.telemetry.syslog import ELEMENT
 from tests.commands.conftest import Run, complaint
+from tests.support import cef_parser, syslog_parser
 from tests.support.audit_fixture import NOW, TRAIL, World, event
+from tests.support.ocsf_check import problems
+from tests.telemetry.test_cloudevents import CHECK
 
 
 class TestExport:
@@ -56,6 +60,22 @@ class TestExport:
         assert json.loads(found[0]["arguments"]) == TRAIL[0].arguments
         assert found[0]["time"] == "2025-11-13T02:13:21.250000+00:00"
         assert (found[1]["is_error"], found[4]["is_error"], found[0]["is_error"]) == ("false", "true", "")
+
+    def test_ocsf_and_cloudevents_are_valid_lines(self, run: Run, trail: World) -> None:
+        for form, wrong in (("ocsf", problems), ("cloudevents", lambda event: [*CHECK.iter_errors(event)])):
+            lines = run("audit", "export", "--format", form, *trail.flags).stdout.splitlines()
+            assert len(lines) == len(TRAIL)
+            assert [wrong(json.loads(line)) for line in lines] == [[]] * len(TRAIL)
+            assert "/etc/hosts" not in "".join(lines)
+
+    def test_cef_and_syslog_are_read_back(self, run: Run, trail: World) -> None:
+        ids = [one.event_id for one in TRAIL]
+        cef = run("audit", "export", "--format", "cef", *trail.flags).stdout.splitlines()
+        assert [cef_parser.parse(line)[1]["externalId"] for line in cef] == ids
+        flags = ("--format", "syslog", "--arguments", *trail.flags)
+        messages = [syslog_parser.parse(line) for line in run("audit", "export", *flags).stdout.splitlines()]
+        assert [one.data[ELEMENT]["event_id"] for one in messages] == ids
+        assert "/etc/hosts" in messages[0].data[ELEMENT]["arguments"]
 
     @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@x", "\tx", "\rx", "\nx", "\uff1dx"])
     def test_no_cell_is_a_formula(self, run: Run, world: World, text: str) -> None:
