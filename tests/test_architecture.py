@@ -83,6 +83,10 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "proxy.gate": ("proxy.wire", "proxy.policy", "proxy.injection", "proxy.twophase", "proxy.flows", *CORE),
     "proxy.store": ("proxy.gate.tool_pins", "proxy.gate.in_flight_json", "proxy.system", *CORE),
     "proxy.audit": ("proxy.store", "proxy.config", "proxy.system", *CORE),
+    "proxy.fleet": (
+        *("proxy.store", "proxy.identity", "proxy.gate.tool_pins", "proxy.twophase.keys", "proxy.twophase.tokens"),
+        *("proxy.config", "proxy.system", *CORE),
+    ),
     "proxy.metrics": ("proxy.redact", "proxy.system", *CORE),
     "proxy.trace": ("proxy.sandbox", "proxy.egress.dns", *CORE),
     "proxy.stdio": ("proxy.gate", "proxy.wire", "proxy.trace", "proxy.sandbox", *CORE),
@@ -97,7 +101,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "proxy.admin_api": ("proxy.twophase", "proxy.identity", *CORE),
     "proxy.console": (
         *("proxy.admin_api", "proxy.audit", "proxy.config", "proxy.identity", "proxy.policy", "proxy.redact"),
-        *("proxy.gate.tool_pins", "proxy.store", "proxy.system", "proxy.twophase", *CORE),
+        *("proxy.fleet.open_state", "proxy.gate.tool_pins", "proxy.store", "proxy.system", "proxy.twophase", *CORE),
     ),
     "proxy.doctor": (
         *(

@@ -55,6 +55,8 @@ class Commands(LazyGroup):
         CommandEntry("ca", "Show and export the CA certificate that agents must trust.", SETUP),
         CommandEntry("agents", "Add, list and revoke agents.", SETUP),
         CommandEntry("man", "Show the manual page: every command with its options.", SETUP),
+        CommandEntry("fleet", "Share state with other replicas, and show which there are.", SETUP),
+        CommandEntry("join", "Make this machine a replica of the fleet in a Postgres.", SETUP),
         CommandEntry("db", "Migrate the store's schema and show its state.", SETUP),
     )
 

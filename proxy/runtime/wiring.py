@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import os
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -15,6 +15,7 @@ from proxy.config import COMMIT_SECRET
 from proxy.core.ids import new_id
 from proxy.core.model import AuditEvent
 from proxy.errors import StoreUnavailableError
+from proxy.fleet.watcher import FleetWatcher
 from proxy.flows.fingerprint import KEY_BYTES as FLOW_KEY_BYTES
 from proxy.gate.gate import Gate, OpenFlows
 from proxy.gate.hold import HoldTimes
@@ -22,9 +23,12 @@ from proxy.gate.limits import CallLimits
 from proxy.gate.tool_catalog import ToolCatalog
 from proxy.gate.two_phase import TwoPhase
 from proxy.identity.token_file import OperatorTokens
+from proxy.runtime.fleet_report import FleetReport
 from proxy.runtime.halt_watcher import HaltWatcher, read_halts
 from proxy.runtime.pin_watcher import watch_approvals
 from proxy.runtime.preload import Preloaded, preload
+from proxy.store.fleet_store import CHANNEL as FLEET_CHANNEL
+from proxy.store.fleet_store import FleetStore
 from proxy.store.flow_store import FlowMarks
 from proxy.store.flow_windows import WINDOWS_FILE, WindowFile
 from proxy.store.halt_file import HaltFile
@@ -39,13 +43,14 @@ from proxy.twophase.keys import open_keys
 from proxy.wire.sse_ping_carrier import KEY_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Coroutine, Mapping
 
     from proxy.audit.local_log import LocalLog
     from proxy.config import Settings
     from proxy.core.halts import Halt
     from proxy.core.interfaces import EventSink, SharedCalls
     from proxy.core.limits import LimitStore
+    from proxy.fleet.open_state import Fleet
     from proxy.gate.halts import ActiveHalts
     from proxy.notify.notifier import Notifier
     from proxy.store.database import Database
@@ -89,13 +94,15 @@ class Components:
         self.policy.on_change = self._policy_reloaded
         self.audit = AuditPipeline(settings, open_sink(), adopts_all=server is None)
         self.sink = wrap_sink(self.audit.sink)
-        self.pins = PinFiles(settings.state_dir)
+        self.pins = preloaded.fleet.pins() if preloaded.fleet else PinFiles(settings.state_dir)
         self.store_problem: str | None = None  # why calls of two-phase rules are refused, if so
         self._database = open_database(settings.postgres, settings.state_dir, connections=settings.database_connections)
         self.store = Proposals(self._database)
+        self.fleet = self._open_fleet(settings, preloaded.fleet)
         self.sampler = _open_sampler(settings)
         self.operators = OperatorTokens(settings.state_dir)
-        self.operators.ensure()
+        if preloaded.fleet is None:  # a fleet has its own: another here would be one that no other replica knows
+            self.operators.ensure()
         catalog = ToolCatalog(policy=self.policy.current, pins=self.pins)
         self.two_phase = self._open_two_phase(settings, catalog, settings.console_url or console)
         self.limits = CallLimits(open_limits(settings, self._database))
@@ -105,6 +112,19 @@ class Components:
         self.notifier = _open_notifier(settings, self._database, self.two_phase)
         self.marks = open_marks(settings, self._database)
         self.gate = self._open_gate(settings, catalog, halts, shared_calls)
+
+    def _open_fleet(self, settings: Settings, fleet: Fleet | None) -> FleetWatcher | None:
+        if fleet is None:
+            return None
+        speaks = self._lead and self._server is None
+        report = FleetReport(settings, fleet, lambda: self.policy.current().version, lambda: self.problem)
+        return FleetWatcher(fleet, FleetStore(self._database), report.replica if speaks else None)
+
+    @property
+    def problem(self) -> str | None:
+        """Why this process is not ready, as far as it knows itself."""
+        fleet = self.fleet.problem if self.fleet is not None else None
+        return fleet or self.policy.problem or self.audit.problem or self.store_problem
 
     def _open_two_phase(self, settings: Settings, catalog: ToolCatalog, console: str | None) -> TwoPhase:
         keys = open_keys(settings, os.environ)
@@ -148,7 +168,13 @@ class Components:
         sweeps = (self.two_phase.sweep_forever(), self._sweep_marks())
         halts = (self.halt_watcher.watch(), tell_of_changes(self._database, HALTS_CHANNEL, self.halt_watcher.tell))
         limits = self.limits.maintain_forever()
-        await asyncio.gather(self.policy.watch(), pins, *sweeps, *halts, limits, self._try_store(), *notices)
+        fleet = self._watch_fleet()
+        await asyncio.gather(self.policy.watch(), pins, *sweeps, *halts, limits, self._try_store(), *notices, *fleet)
+
+    def _watch_fleet(self) -> tuple[Coroutine[Any, Any, None], ...]:
+        if self.fleet is None:
+            return ()
+        return self.fleet.watch(), tell_of_changes(self._database, FLEET_CHANNEL, self.fleet.tell)
 
     async def _try_store(self) -> None:
         """Try the store every few seconds while a rule needs it, so that /readyz fails before a call does."""

@@ -71,6 +71,14 @@ def store_exists(database_url: str | None, state_dir: Path) -> bool:
     return bool(database_url) or (state_dir / STORE_FILE).exists()
 
 
+async def newer_schema(url: str) -> str | None:
+    """Name the first migration of a Postgres that only a newer version knows. Raises StoreUnavailableError."""
+    from proxy.store.postgres import schema_of  # noqa: PLC0415  the driver is for those who have Postgres
+
+    newer = (await schema_of(url)).newer
+    return f"{newer[0].version:04}_{newer[0].name}" if newer else None
+
+
 async def check_at_start(database: Database) -> None:
     """Raise SchemaError, with what to do, where the database answers and its schema does not fit.
 

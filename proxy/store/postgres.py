@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import asyncpg
 import structlog
 
-from proxy.errors import StoreRefusedError, StoreUnavailableError
+from proxy.errors import StoreForbiddenError, StoreRefusedError, StoreUnavailableError
 from proxy.store.database import Database, Rollback, Row, Work
 from proxy.store.migrate import Migration, Schema, apply_missing, check_schema, read_schema
 from proxy.system.database_url import check_database_url, shown, split_system_roots, unprotected_host
@@ -167,6 +167,8 @@ def unavailable(url: str, error: BaseException) -> StoreUnavailableError:
     if isinstance(error, StoreUnavailableError):
         return error
     kind = StoreRefusedError if isinstance(error, REFUSED) else StoreUnavailableError
+    if isinstance(error, asyncpg.InsufficientPrivilegeError):
+        kind = StoreForbiddenError
     what = str(error).partition("\n")[0] or ("no answer in time" if isinstance(error, TimeoutError) else repr(error))
     return kind(f"Postgres at {shown(url)} cannot be used: {what}")
 
