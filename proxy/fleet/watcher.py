@@ -33,9 +33,19 @@ SETTLE_SECONDS: Final = 20.0
 
 
 class FleetWatcher:
-    """Follows the fleet. `report` is what this replica says of itself; None: another process says it."""
+    """Follows the fleet. `report` is what this replica says of itself; None: another process says it.
 
-    def __init__(self, fleet: Fleet, store: FleetStore, report: Callable[[], Replica] | None = None) -> None:
+    `same_policy`: whether all replicas have to have the same one.
+    """
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        store: FleetStore,
+        report: Callable[[], Replica] | None = None,
+        *,
+        same_policy: bool = True,
+    ) -> None:
         self._fleet = fleet
         self._store = store
         self._report = report
@@ -44,7 +54,7 @@ class FleetWatcher:
         self._asked = 0.0
         self._away: str | None = None
         self._behind: tuple[str, ...] = ()
-        self._agreement = Agreement()
+        self._agreement = Agreement(same_policy=same_policy)
 
     @property
     def problem(self) -> str | None:
@@ -109,15 +119,16 @@ class FleetWatcher:
 class Agreement:
     """Whether a replica has the keys and the policy of those that were there before it."""
 
-    def __init__(self, settle: float = SETTLE_SECONDS) -> None:
+    def __init__(self, settle: float = SETTLE_SECONDS, *, same_policy: bool = True) -> None:
         self._settle = settle
+        self._same_policy = same_policy
         self._since: float | None = None
         self._looked = False
         self.problem: str | None = None
 
     def look(self, own: Replica, others: Sequence[Replica], now: float) -> None:
         """Compare. At the start a difference counts at once; later, once it has lasted."""
-        found = disagreement(own, others)
+        found = disagreement(own, others, same_policy=self._same_policy)
         if found is None:
             self._since = self.problem = None
         else:
@@ -127,7 +138,7 @@ class Agreement:
         self._looked = True
 
 
-def disagreement(own: Replica, replicas: Sequence[Replica]) -> str | None:
+def disagreement(own: Replica, replicas: Sequence[Replica], *, same_policy: bool = True) -> str | None:
     """Say in what a replica differs from the live ones that started before it."""
     order = (own.started_at, own.replica_id)
     older = [one for one in replicas if one.silent < LIVE_SECONDS and (one.started_at, one.replica_id) < order]
@@ -136,6 +147,8 @@ def disagreement(own: Replica, replicas: Sequence[Replica]) -> str | None:
         ("keys", own.keys, [(one, one.keys) for one in older]),
         ("policy", own.policy, [(one, one.policy) for one in older]),
     ):
+        if what == "policy" and not same_policy:
+            continue
         if theirs and all(value != mine for _, value in theirs):
             other, value = theirs[0]
             return f"this replica has another {what} ({mine}) than {other.host} ({other.replica_id}: {value})"

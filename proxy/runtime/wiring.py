@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import os
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -43,7 +43,7 @@ from proxy.twophase.keys import open_keys
 from proxy.wire.sse_ping_carrier import KEY_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
+    from collections.abc import Callable, Mapping
 
     from proxy.audit.local_log import LocalLog
     from proxy.config import Settings
@@ -89,6 +89,7 @@ class Components:
         self._on_reload = reloaded
         self._server = server
         self._lead = lead
+        self._settings = settings
         preloaded = preloaded or preload(settings)
         self.policy, self.masker = preloaded.policy, preloaded.masker
         self.policy.on_change = self._policy_reloaded
@@ -118,7 +119,10 @@ class Components:
             return None
         speaks = self._lead and self._server is None
         report = FleetReport(settings, fleet, lambda: self.policy.current().version, lambda: self.problem)
-        return FleetWatcher(fleet, FleetStore(self._database), report.replica if speaks else None)
+        # Policies that are pushed come to one replica after the other on purpose, and are verified when they come.
+        from_files = getattr(settings, "policy_source", "file") == "file"
+        store = FleetStore(self._database)
+        return FleetWatcher(fleet, store, report.replica if speaks else None, same_policy=from_files)
 
     @property
     def problem(self) -> str | None:
@@ -166,15 +170,17 @@ class Components:
         pins = watch_approvals(self.pins, self._approved)
         notices = [self.notifier.run()] if self.notifier is not None else []
         sweeps = (self.two_phase.sweep_forever(), self._sweep_marks())
-        halts = (self.halt_watcher.watch(), tell_of_changes(self._database, HALTS_CHANNEL, self.halt_watcher.tell))
+        halts = (self.halt_watcher.watch(), self._hear())
         limits = self.limits.maintain_forever()
-        fleet = self._watch_fleet()
+        fleet = [self.fleet.watch()] if self.fleet is not None else []
         await asyncio.gather(self.policy.watch(), pins, *sweeps, *halts, limits, self._try_store(), *notices, *fleet)
 
-    def _watch_fleet(self) -> tuple[Coroutine[Any, Any, None], ...]:
-        if self.fleet is None:
-            return ()
-        return self.fleet.watch(), tell_of_changes(self._database, FLEET_CHANNEL, self.fleet.tell)
+    async def _hear(self) -> None:
+        """Hear from Postgres what changed. One process of a state folder does: the others see its files."""
+        tells = {HALTS_CHANNEL: self.halt_watcher.tell}
+        if self.fleet is not None:
+            tells[FLEET_CHANNEL] = self.fleet.tell
+        await tell_of_changes(self._settings.postgres, tells, turn=self._settings.state_dir / "listener.lock")
 
     async def _try_store(self) -> None:
         """Try the store every few seconds while a rule needs it, so that /readyz fails before a call does."""

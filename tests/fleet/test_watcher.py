@@ -36,7 +36,7 @@ async def watching(world: FleetWorld, name: str, *, told: bool = True) -> AsyncI
     watcher = FleetWatcher(fleet, FleetStore(database), lambda: replace(OWN, replica_id=fleet.replica_id))
     tasks = [asyncio.create_task(watcher.watch())]
     if told:
-        tasks.append(asyncio.create_task(tell_of_changes(database, CHANNEL, watcher.tell)))
+        tasks.append(asyncio.create_task(tell_of_changes(world.url, {CHANNEL: watcher.tell})))
     yield watcher
     for task in tasks:
         task.cancel()
@@ -80,6 +80,7 @@ def test_who_comes_later_has_to_agree_with_those_before() -> None:
     assert disagreement(OWN, [OWN, OLDER]) is None
     assert "another policy (policy) than first (older: another)" in (disagreement(OWN, [OWN, other]) or "")
     assert "another keys" in (disagreement(OWN, [replace(OLDER, keys="k2")]) or "")
+    assert disagreement(OWN, [OWN, other], same_policy=False) is None
     # The older one is not at fault, nor is one of a majority, and one that is gone says nothing.
     assert disagreement(other, [OWN, other]) is None
     assert disagreement(OWN, [other, replace(OLDER, replica_id="third")]) is None
