@@ -39,8 +39,9 @@ COMMIT_SECRET = "INTERLOCK_COMMIT_SECRET"  # noqa: S105  a variable's name
 SAMPLER_KEY = "INTERLOCK_SAMPLER_KEY"
 OPERATOR_TOKEN_ENV = "INTERLOCK_OPERATOR_TOKEN"  # noqa: S105  a variable's name
 AGENT_TOKEN_ENV = "INTERLOCK_AGENT_TOKEN"  # noqa: S105
+KEK_ENV = "INTERLOCK_KEK"
 # Secrets come from these variables only: a flag shows in `ps`, and the settings file and `config show` are not secret.
-SECRET_VARIABLES = frozenset({COMMIT_SECRET, SAMPLER_KEY, OPERATOR_TOKEN_ENV, AGENT_TOKEN_ENV})
+SECRET_VARIABLES = frozenset({COMMIT_SECRET, SAMPLER_KEY, OPERATOR_TOKEN_ENV, AGENT_TOKEN_ENV, KEK_ENV})
 # Orchestrators pass secrets as files; a variable is visible in /proc and to every child process.
 DATABASE_URL_FILE = "INTERLOCK_DATABASE_URL_FILE"
 MAX_WORKERS = 64
@@ -99,6 +100,19 @@ def _copies(value: tuple[str, ...]) -> tuple[str, ...]:
     return value
 
 
+def _key_source(value: Any) -> Any:
+    # In a settings file it is a mapping, {file: PATH}; in a variable, text.
+    if isinstance(value, dict) and len(value) == 1:
+        ((kind, where),) = value.items()
+        value = f"{kind}:{where}"
+    if not isinstance(value, str):
+        return value
+    kind, _, where = value.partition(":")
+    if kind not in ("file", "env", "command") or not where.strip():
+        raise ValueError("write one of {file: PATH}, {env: NAME}, {command: PROGRAM}, or file:PATH and so on")
+    return f"{kind}:{_command(where) if kind == 'command' else where}"
+
+
 def _database_url(value: SecretStr) -> SecretStr:
     check_database_url(value.get_secret_value())
     return value
@@ -155,6 +169,9 @@ class Settings(BaseModel):
         ge=1,
         le=100,
         description="Most connections to Postgres for calls, and as many for shipping, of each worker.",
+    )
+    key_encryption_key: Annotated[str, BeforeValidator(_key_source)] | None = Field(
+        None, description="Where the key is that a fleet's keys are sealed with: file:PATH, env:NAME, command:PROGRAM."
     )
     upstream_ca: UserPath | None = Field(
         None, description="PEM file with more CA certificates to trust for upstream servers."

@@ -15,7 +15,8 @@ InterlockError
 ├── PinsUnavailableError   a server's pins cannot be read or written, so its tools are unknown
 ├── StoreUnavailableError  the store does not answer, so nothing can be proposed or committed
 │   ├── SchemaError        the store's tables do not fit this version; the message says what to do
-│   └── StoreRefusedError  the store answers and refuses the data: a retry would fail too
+│   ├── StoreRefusedError  the store answers and refuses the data: a retry would fail too
+│   └── StoreForbiddenError  the store's login has no right to do it; the message says whose has
 ├── NotifyError            a target did not take a notice; the message holds neither its URL nor its secret
 ├── SamplerError           no candidate outputs; the message repeats nothing that the endpoint said
 └── ReviewError            a proposal cannot be shown or decided; `code` is stable (docs/approval.md)
@@ -79,6 +80,9 @@ class SchemaError(StoreUnavailableError): ...
 
 
 class StoreRefusedError(StoreUnavailableError): ...
+
+
+class StoreForbiddenError(StoreUnavailableError): ...
 
 
 class NotifyError(InterlockError): ...

@@ -94,6 +94,10 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "proxy.sinks": (*("proxy.audit.event", "proxy.audit.event_columns", "proxy.store.queries", "proxy.system", *CORE),),
     "proxy.metrics": ("proxy.redact", "proxy.system", "proxy.store.database", *CORE),
     "proxy.telemetry": ("proxy.audit.event", "proxy.sinks", "proxy.system", *CORE),
+    "proxy.fleet": (
+        *("proxy.store", "proxy.identity", "proxy.gate.tool_pins", "proxy.twophase.keys", "proxy.twophase.tokens"),
+        *("proxy.config", "proxy.system", *CORE),
+    ),
     "proxy.trace": ("proxy.sandbox", "proxy.egress.dns", *CORE),
     "proxy.stdio": ("proxy.gate", "proxy.wire", "proxy.trace", "proxy.sandbox", *CORE),
     "proxy.learn": ("proxy.sandbox", "proxy.trace.capability", "proxy.system.terminal_text", *CORE),
@@ -108,7 +112,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "proxy.admin_api": ("proxy.twophase", "proxy.identity", *CORE),
     "proxy.console": (
         *("proxy.admin_api", "proxy.audit", "proxy.config", "proxy.identity", "proxy.policy", "proxy.redact"),
-        *("proxy.gate.tool_pins", "proxy.store", "proxy.system", "proxy.twophase", *CORE),
+        *("proxy.fleet.open_state", "proxy.gate.tool_pins", "proxy.store", "proxy.system", "proxy.twophase", *CORE),
     ),
     "proxy.doctor": (
         *(

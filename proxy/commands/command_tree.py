@@ -56,6 +56,8 @@ class Commands(LazyGroup):
         CommandEntry("agents", "Add, list and revoke agents.", SETUP),
         CommandEntry("injector", "Put Interlock into the pods of Kubernetes namespaces, as a webhook.", SETUP),
         CommandEntry("man", "Show the manual page: every command with its options.", SETUP),
+        CommandEntry("fleet", "Share state with other replicas, and show which there are.", SETUP),
+        CommandEntry("join", "Make this machine a replica of the fleet in a Postgres.", SETUP),
         CommandEntry("db", "Migrate the store's schema and show its state.", SETUP),
     )
 

@@ -9,19 +9,31 @@ from typing import Annotated
 
 import typer
 
-from proxy.commands.options import AsJson, ConfigFile, StateDir, takes
+from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, takes
 from proxy.commands.terminal import print_json_lines, print_note, print_table
 from proxy.commands.time_format import format_time
 from proxy.config import load_settings
-from proxy.twophase.keys import KEEP_SECONDS, CommitKeys, open_keys
+from proxy.fleet.open_state import find_fleet, needed_kek
+from proxy.fleet.shared_keys import SharedCommitKeys
+from proxy.twophase.keys import KEEP_SECONDS, CommitKeys, KeyFile, open_keys
 
 app = typer.Typer(help="List and rotate the keys that sign commit tokens.", no_args_is_help=True)
 KeyPath = Annotated[Path | None, typer.Option("--commit-keys", help="File of the keys that sign commit tokens.")]
 
 
-def _keys(state_dir: StateDir = None, commit_keys: KeyPath = None, config: ConfigFile = None) -> CommitKeys:
-    flags = {"state_dir": state_dir, "commit_keys": commit_keys}
-    return open_keys(load_settings(flags, config_file=config).settings, os.environ)
+def _keys(
+    state_dir: StateDir = None,
+    commit_keys: KeyPath = None,
+    database_url: DatabaseUrl = None,
+    config: ConfigFile = None,
+) -> CommitKeys:
+    flags = {"state_dir": state_dir, "commit_keys": commit_keys, "database_url": database_url}
+    settings = load_settings(flags, config_file=config).settings
+    keys = open_keys(settings, os.environ)
+    fleet = find_fleet(settings) if isinstance(keys, KeyFile) else None
+    if fleet is None or not isinstance(keys, KeyFile):
+        return keys
+    return SharedCommitKeys(fleet, keys, lambda: needed_kek(settings, os.environ))
 
 
 @app.command("list", epilog="Example:  interlock keys list --json")

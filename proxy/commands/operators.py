@@ -6,11 +6,13 @@ from typing import Annotated
 
 import typer
 
-from proxy.commands.options import AsJson, ConfigFile, StateDir, state_folder
+from proxy.commands.options import AsJson, store_settings, takes
 from proxy.commands.terminal import print_json_lines, print_note, print_table
 from proxy.commands.time_format import format_time
 from proxy.commands.token_commands import token_app
+from proxy.config import Settings
 from proxy.core.approvals import Role
+from proxy.fleet.open_state import open_tokens
 from proxy.identity.token_file import OperatorTokens
 
 NAME_HELP = "The operator's name, which is recorded with each decision."
@@ -33,18 +35,18 @@ app = token_app(
 
 
 @app.command("add", epilog="Example:  interlock operators add alice --role approver --runs build-bot")
+@takes(store_settings)
 def add(
+    settings: Settings,
     name: Name,
     role: Annotated[
         Role, typer.Option(help="viewer: only looks; approver: also decides; admin: also changes settings.")
     ] = Role.APPROVER,
     runs: Runs = None,
-    state_dir: StateDir = None,
-    config: ConfigFile = None,
     as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
     """Add an operator and print its token once."""
-    token = OperatorTokens(state_folder(state_dir, config)).add(name, role, runs or ())
+    token = open_tokens(OperatorTokens, settings).add(name, role, runs or ())
     if as_json:
         print_json_lines([{"operator": name, "role": role, "runs": sorted(runs or ()), "token": token}])
         return
@@ -54,9 +56,10 @@ def add(
 
 
 @app.command("list", epilog="Example:  interlock operators list --json")
-def list_operators(state_dir: StateDir = None, config: ConfigFile = None, as_json: AsJson = False) -> None:  # noqa: FBT002
+@takes(store_settings)
+def list_operators(settings: Settings, as_json: AsJson = False) -> None:  # noqa: FBT002
     """List the operators that have a token."""
-    tokens = OperatorTokens(state_folder(state_dir, config))
+    tokens = open_tokens(OperatorTokens, settings)
     added, operators = tokens.names(), tokens.operators()
     if as_json:
         print_json_lines(
@@ -69,16 +72,16 @@ def list_operators(state_dir: StateDir = None, config: ConfigFile = None, as_jso
 
 
 @app.command("change", epilog="Example:  interlock operators change alice --role admin")
+@takes(store_settings)
 def change(
+    settings: Settings,
     name: Name,
     role: Annotated[Role | None, typer.Option(help="The new role; absent: as it is.")] = None,
     runs: Runs = None,
-    state_dir: StateDir = None,
-    config: ConfigFile = None,
     as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
     """Change an operator's role, or which agents run on the operator's behalf; the token stays the same."""
-    changed = OperatorTokens(state_folder(state_dir, config)).change(name, role, runs)
+    changed = open_tokens(OperatorTokens, settings).change(name, role, runs)
     if as_json:
         print_json_lines([{"operator": name, "role": changed.role, "runs": sorted(changed.agents)}])
         return

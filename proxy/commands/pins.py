@@ -5,17 +5,18 @@ from __future__ import annotations
 import difflib
 import json
 import time
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.text import Text
 
-from proxy.commands.options import AsJson, state_folder, takes
+from proxy.commands.options import AsJson, store_settings, takes
 from proxy.commands.terminal import escaped, print_json_lines, print_note, print_pairs, print_table, printable
 from proxy.commands.time_format import format_time
+from proxy.config import Settings
 from proxy.core.model import JsonObject
 from proxy.errors import ConfigError
+from proxy.fleet.open_state import open_pins
 from proxy.gate.definition_drift import departures
 from proxy.gate.tool_pins import INSTRUCTIONS, Pin, ServerPins, ToolPrint, changed_fields
 from proxy.store.pin_files import PinFiles, named_pin
@@ -27,10 +28,10 @@ Instructions = Annotated[bool, typer.Option("--instructions", help="The server's
 
 
 @app.command("list", epilog="Example:  interlock pins list --json")
-@takes(state_folder)
-def list_pins(folder: Path, as_json: AsJson = False) -> None:  # noqa: FBT002
+@takes(store_settings)
+def list_pins(settings: Settings, as_json: AsJson = False) -> None:  # noqa: FBT002
     """List every server's tools and instructions, and mark those that are new or changed."""
-    store = PinFiles(folder)
+    store = open_pins(settings, fresh=True)
     rows = [(server, name, pin) for server in store.servers() for name, pin in _rows(_pins_of(store, server))]
     if as_json:
         print_json_lines({"server": server, "tool": name, **_summary(pin)} for server, name, pin in rows)
@@ -52,9 +53,9 @@ def _rows(known: ServerPins) -> list[tuple[str, Pin]]:
 
 
 @app.command(epilog="Example:  interlock pins show mcp.example.com read_file")
-@takes(state_folder)
+@takes(store_settings)
 def show(
-    folder: Path,
+    settings: Settings,
     server: Server,
     tool: Annotated[str | None, typer.Argument(help="The tool's name.")] = None,
     instructions: Instructions = False,  # noqa: FBT002
@@ -64,7 +65,7 @@ def show(
     """Show a tool's definition, the server's instructions or a card, and how they differ from what was approved."""
     if (tool is not None) + instructions + (card is not None) != 1:
         raise ConfigError("name a tool, or give --instructions or --card")
-    pin = named_pin(_pins_of(PinFiles(folder), server), server, tool, card)
+    pin = named_pin(_pins_of(open_pins(settings, fresh=True), server), server, tool, card)
     if as_json:
         approved = pin.approved.definition if pin.approved else None
         named = {"server": server, "tool": tool or (f"(card) {card}" if card else INSTRUCTIONS)}
@@ -82,9 +83,9 @@ def show(
 
 
 @app.command(epilog="Example:  interlock pins approve mcp.example.com read_file")
-@takes(state_folder)
+@takes(store_settings)
 def approve(
-    folder: Path,
+    settings: Settings,
     server: Server,
     tool: Annotated[
         str | None, typer.Argument(help="The tool's name; default: all tools of the server, and its instructions.")
@@ -102,7 +103,7 @@ def approve(
         raise ConfigError("name a tool, or give --instructions or --card, not two of them")
     if digest is not None and not given:
         raise ConfigError("--digest needs the name of one tool, --instructions or --card")
-    PinFiles(folder).approve(server, tool, digest, time.time(), instructions=instructions, card=card)
+    open_pins(settings, fresh=True).approve(server, tool, digest, time.time(), instructions=instructions, card=card)
     named = tool or (f"(card) {card}" if card else INSTRUCTIONS if instructions else None)
     if as_json:
         print_json_lines([{"server": server, "tool": named, "approved": True}])
@@ -111,12 +112,12 @@ def approve(
 
 
 @app.command(epilog="Example:  interlock pins forget mcp.example.com")
-@takes(state_folder)
-def forget(folder: Path, server: Server, as_json: AsJson = False) -> None:  # noqa: FBT002
+@takes(store_settings)
+def forget(settings: Settings, server: Server, as_json: AsJson = False) -> None:  # noqa: FBT002
     """Delete a server's pins; its tools are pinned again at the next listing."""
-    store = PinFiles(folder)
+    store = open_pins(settings, fresh=True)
     _pins_of(store, server)
-    store.update(server, lambda _: None)
+    store.forget(server)
     if as_json:
         print_json_lines([{"server": server, "forgotten": True}])
     else:

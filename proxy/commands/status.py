@@ -99,6 +99,8 @@ def _problems(running: RunningProxy | None, audit: Backlog) -> Iterator[tuple[st
     if running is not None and running.policy_problem is not None:
         yield "POLICY PROBLEM", "the policy on disk is invalid; the version above stays in force."
         yield "because", running.policy_problem
+    if running is not None and running.fleet_problem is not None:
+        yield "FLEET PROBLEM", running.fleet_problem
     if audit.rejected:
         refused = f"the store refused {count(audit.rejected, 'event')}"
         yield "REJECTED", f"{refused}, which {'was' if audit.rejected == 1 else 'were'} set aside."

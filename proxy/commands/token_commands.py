@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from proxy.commands.options import AsJson, ConfigFile, StateDir, state_folder
+from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, store_settings
 from proxy.commands.terminal import print_json_lines, print_note, print_table
 from proxy.commands.time_format import format_time
+from proxy.fleet.open_state import open_tokens
 from proxy.identity.token_file import Tokens
 
 
@@ -24,8 +25,14 @@ def token_app(
     app = typer.Typer(help=summary, no_args_is_help=True)
     Name = Annotated[str, typer.Argument(help=name_help)]  # noqa: N806  a type
 
-    def add(name: Name, state_dir: StateDir = None, config: ConfigFile = None, as_json: AsJson = False) -> None:  # noqa: FBT002
-        token = kind(state_folder(state_dir, config)).add(name)
+    def add(
+        name: Name,
+        state_dir: StateDir = None,
+        database_url: DatabaseUrl = None,
+        config: ConfigFile = None,
+        as_json: AsJson = False,  # noqa: FBT002
+    ) -> None:
+        token = open_tokens(kind, store_settings(database_url, state_dir, config)).add(name)
         if as_json:
             print_json_lines([{role: name, "token": token}])
             return
@@ -33,16 +40,27 @@ def token_app(
         typer.echo(token)
         print_note(usage.format(name=name))
 
-    def list_names(state_dir: StateDir = None, config: ConfigFile = None, as_json: AsJson = False) -> None:  # noqa: FBT002
-        names = kind(state_folder(state_dir, config)).names()
+    def list_names(
+        state_dir: StateDir = None,
+        database_url: DatabaseUrl = None,
+        config: ConfigFile = None,
+        as_json: AsJson = False,  # noqa: FBT002
+    ) -> None:
+        names = open_tokens(kind, store_settings(database_url, state_dir, config)).names()
         if as_json:
             print_json_lines({role: name, "added": added} for name, added in names.items())
             return
         rows = [(name, format_time(added)) for name, added in names.items()]
         print_table((role, "added (UTC)"), rows, f"No {role}s yet; `interlock {role}s add NAME` adds one.")
 
-    def revoke(name: Name, state_dir: StateDir = None, config: ConfigFile = None, as_json: AsJson = False) -> None:  # noqa: FBT002
-        kind(state_folder(state_dir, config)).revoke(name)
+    def revoke(
+        name: Name,
+        state_dir: StateDir = None,
+        database_url: DatabaseUrl = None,
+        config: ConfigFile = None,
+        as_json: AsJson = False,  # noqa: FBT002
+    ) -> None:
+        open_tokens(kind, store_settings(database_url, state_dir, config)).revoke(name)
         if as_json:
             print_json_lines([{role: name, "revoked": True}])
         else:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from proxy.core.approvals import Operator
     from proxy.core.interfaces import EventSink
     from proxy.policy.reloader import LivePolicy
+    from proxy.store.pin_files import PinFiles
     from proxy.twophase.review import ProposalReview
 
 
@@ -55,6 +56,7 @@ class Console:
     policy_path: Path
     sink: EventSink
     settings: Settings
+    pins: PinFiles
 
 
 @dataclass(frozen=True, slots=True)

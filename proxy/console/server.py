@@ -32,6 +32,7 @@ from proxy.console.render import Assets, Renderer
 from proxy.console.security import Site
 from proxy.console.sessions import Sessions
 from proxy.console.trail import Trail
+from proxy.fleet.open_state import open_pins
 from proxy.identity.token_file import OperatorTokens
 from proxy.store.halt_file import HaltFile
 from proxy.store.halt_store import Halts
@@ -146,6 +147,7 @@ def build(
         policy_path=settings.policy,
         sink=sink,
         settings=settings,
+        pins=open_pins(settings),
     )
     return console, assets
 

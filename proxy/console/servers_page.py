@@ -16,7 +16,6 @@ from proxy.core.approvals import Role
 from proxy.core.ids import new_id
 from proxy.core.model import AuditEvent
 from proxy.errors import ConfigError, PinsUnavailableError
-from proxy.store.pin_files import PinFiles
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,7 +38,7 @@ class ServersPage:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._pins = PinFiles(console.trail.state_dir)
+        self._pins = console.pins
 
     def routes(self) -> list[Route]:
         return [

@@ -14,30 +14,44 @@ import json
 import re
 import secrets
 import time
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from proxy.core.approvals import Operator, Role
 from proxy.errors import ConfigError
 from proxy.system.secret_files import make_private, write_private
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator
     from pathlib import Path
+
+    type Entries = dict[str, dict[str, Any]]
+    type Edit = Callable[[Entries], None]
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 HASH = re.compile(r"[0-9a-f]{64}")
 FIRST = "operator"
 
 
+class SharedLists(Protocol):
+    """Changes the lists that the replicas of a fleet share, and their files here. Raises ConfigError."""
+
+    def change(self, name: str, edit: Edit) -> None:
+        """Let `edit`, which may be called again, change the list as it is now; nobody else's change comes between."""
+
+
 class Tokens:
-    """The tokens of one role in one state folder. A change on disk is seen by the next call."""
+    """The tokens of one role in one state folder. A change on disk is seen by the next call.
+
+    In a fleet the file mirrors what all replicas share, and `shared` is where it is changed.
+    """
 
     role: ClassVar[str]
     # Secret scanners find a leaked token by its prefix, and `holder` rejects a token of the other role by it.
     prefix: ClassVar[str]
 
-    def __init__(self, state_dir: Path) -> None:
+    def __init__(self, state_dir: Path, shared: SharedLists | None = None) -> None:
         self.path = state_dir / f"{self.role}s.json"
+        self._shared = shared
         self._stamp: tuple[int, int] | None = None
         self._entries: dict[str, dict[str, Any]] = {}
 
@@ -67,18 +81,24 @@ class Tokens:
 
     def _add(self, name: str, more: dict[str, Any]) -> str:
         token = self.new_token()
-        with self._update() as entries:
+
+        def edit(entries: Entries) -> None:
             if name in entries:
                 anew = f"`interlock {self.role}s revoke {name}`"
                 raise ConfigError(f"{self.role} {name!r} already exists; for a new token, run {anew} first")
             entries[name] = self._entry(name, token) | more
+
+        self._change(edit)
         return token
 
     def revoke(self, name: str) -> None:
         """Remove a name and its token. Raises ConfigError if the name is unknown."""
-        with self._update() as entries:
+
+        def edit(entries: Entries) -> None:
             self._check_known(name, entries)
             del entries[name]
+
+        self._change(edit)
 
     def _check_known(self, name: str, entries: Collection[str]) -> None:
         if name not in entries:
@@ -95,8 +115,15 @@ class Tokens:
             )
         return {"token_sha256": _hash(token), "added": time.time()}
 
+    def _change(self, edit: Edit) -> None:
+        if self._shared is not None:
+            self._shared.change(f"{self.role}s", edit)
+            return
+        with self._update() as entries:
+            edit(entries)
+
     @contextlib.contextmanager
-    def _update(self) -> Iterator[dict[str, dict[str, Any]]]:
+    def _update(self) -> Iterator[Entries]:
         """Yield the entries for a change and write them back."""
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         # A lock file of its own: write_private replaces the JSON file, and a lock on a replaced file excludes nobody.
@@ -104,9 +131,9 @@ class Tokens:
             fcntl.flock(lock, fcntl.LOCK_EX)
             entries = dict(self._read())
             yield entries
-            write_private(self.path, json.dumps(entries, indent=1).encode())
+            write_private(self.path, encode_entries(entries))
 
-    def _read(self) -> dict[str, dict[str, Any]]:
+    def _read(self) -> Entries:
         try:
             stat = self.path.stat()
         except FileNotFoundError:
@@ -116,13 +143,10 @@ class Tokens:
         if stamp == self._stamp:
             return self._entries
         try:
-            entries = json.loads(self.path.read_bytes())
+            self._entries = parse_entries(self.path.read_bytes())
         except ValueError as error:
-            raise ConfigError(f"{self.path} is not valid JSON ({error}); restore it or delete it") from error
-        # Fail closed: an entry without a proper hash could otherwise match the empty string.
-        if not isinstance(entries, dict) or not all(_is_entry(entry) for entry in entries.values()):
-            raise ConfigError(f"{self.path} does not contain {self.role}s and token hashes; restore it or delete it")
-        self._entries, self._stamp = entries, stamp
+            raise ConfigError(f"{self.path} has no {self.role}s ({error}); restore it or delete it") from error
+        self._stamp = stamp
         return self._entries
 
 
@@ -135,8 +159,8 @@ class OperatorTokens(Tokens):
     role = "operator"
     prefix = "ilo_"
 
-    def __init__(self, state_dir: Path) -> None:
-        super().__init__(state_dir)
+    def __init__(self, state_dir: Path, shared: SharedLists | None = None) -> None:
+        super().__init__(state_dir, shared)
         self.token_file = state_dir / "keys" / "operator.token"
 
     def ensure(self) -> None:
@@ -164,11 +188,14 @@ class OperatorTokens(Tokens):
 
         Raises ConfigError if there is no such operator.
         """
-        with self._update() as entries:
+        changes: dict[str, Any] = {"role": str(role)} if role is not None else {}
+        changes |= {"agents": sorted(set(agents))} if agents is not None else {}
+
+        def edit(entries: Entries) -> None:
             self._check_known(name, entries)
-            changes: dict[str, Any] = {"role": str(role)} if role is not None else {}
-            changes |= {"agents": sorted(set(agents))} if agents is not None else {}
             entries[name] = {**entries[name], **changes}
+
+        self._change(edit)
         return _operator(name, self._read()[name])
 
     def operators(self) -> list[Operator]:
@@ -197,6 +224,19 @@ def read_token(path: Path) -> str:
         return path.read_text().strip()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read the token file {path} ({error}); name another with --token-file") from error
+
+
+def parse_entries(data: bytes) -> dict[str, dict[str, Any]]:
+    """Return the entries of a list of tokens. Raises ValueError for anything else."""
+    entries = json.loads(data)
+    # Fail closed: an entry without a proper hash could otherwise match the empty string.
+    if not isinstance(entries, dict) or not all(_is_entry(entry) for entry in entries.values()):
+        raise ValueError("it does not contain names and token hashes")
+    return entries
+
+
+def encode_entries(entries: dict[str, dict[str, Any]]) -> bytes:
+    return json.dumps(entries, indent=1).encode()
 
 
 def _is_entry(entry: Any) -> bool:

@@ -84,6 +84,8 @@ class HealthReport:
             yield "audit_log", f"the audit log cannot be written: {problem}"
         if problem := next((report.store_problem for report in reports if report.store_problem), None):
             yield "two_phase", f"calls of two-phase rules are refused, since the store cannot be used: {problem}"
+        if problem := next((report.fleet_problem for report in reports if report.fleet_problem), None):
+            yield "fleet", problem
         backlog, limit = self._read_backlog(), self._settings.ready_lag
         if backlog.lag_seconds is not None and backlog.lag_seconds > limit:
             why = f" ({'; '.join(backlog.problems)})" if backlog.problems else ""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from proxy.fleet.start import start_fleet
 from proxy.injection import prepare as prepare_injection
 from proxy.policy.reloader import LivePolicy
 from proxy.redact import builtin
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from proxy.config import Settings
+    from proxy.fleet.open_state import Fleet
     from proxy.policy.decide import CompiledPolicy
 
 MASK_KEY_BYTES = 32
@@ -30,6 +33,7 @@ class Preloaded:
 
     policy: LivePolicy
     masker: LiveMasker
+    fleet: Fleet | None = None
 
 
 def open_masker(state_dir: Path) -> LiveMasker:
@@ -43,6 +47,8 @@ def preload(settings: Settings, home: str | None = None) -> Preloaded:
     `home` is the home of whoever runs the server, where it is known.
     """
     Queries.load_all()
+    # First: it brings the fleet's keys into the folder, which all that follows reads.
+    fleet = start_fleet(settings, os.environ)
     masker = open_masker(settings.state_dir)
     policy = LivePolicy(
         settings.policy,
@@ -52,7 +58,7 @@ def preload(settings: Settings, home: str | None = None) -> Preloaded:
         home=home,
         also=settings.profile_files,
     )
-    return Preloaded(policy, masker)
+    return Preloaded(policy, masker, fleet)
 
 
 def policy_cache(settings: Settings) -> SealedCache:

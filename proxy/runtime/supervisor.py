@@ -371,6 +371,7 @@ class Supervisor:
             policy_version=versions.pop() if len(versions) == 1 else before,
             started=self._started,
             policy_problem=next((report.policy_problem for report in reports if report.policy_problem), None),
+            fleet_problem=next((report.fleet_problem for report in reports if report.fleet_problem), None),
             operator_socket=str(self._listeners.path),
             operator_listen=next(map(format_address, self._listeners.addresses), None),
             health=format_address(self._health_address) if self._health is not None else None,

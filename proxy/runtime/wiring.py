@@ -15,6 +15,7 @@ from proxy.config import COMMIT_SECRET
 from proxy.core.ids import new_id
 from proxy.core.model import AuditEvent
 from proxy.errors import StoreUnavailableError
+from proxy.fleet.watcher import FleetWatcher
 from proxy.flows.fingerprint import KEY_BYTES as FLOW_KEY_BYTES
 from proxy.gate.gate import Gate, OpenFlows
 from proxy.gate.hold import HoldTimes
@@ -24,9 +25,12 @@ from proxy.gate.two_phase import TwoPhase
 from proxy.identity.token_file import OperatorTokens
 from proxy.metrics.counters import WAITING
 from proxy.metrics.timed_database import TimedDatabase
+from proxy.runtime.fleet_report import FleetReport
 from proxy.runtime.halt_watcher import HaltWatcher, read_halts
 from proxy.runtime.pin_watcher import watch_approvals
 from proxy.runtime.preload import Preloaded, preload
+from proxy.store.fleet_store import CHANNEL as FLEET_CHANNEL
+from proxy.store.fleet_store import FleetStore
 from proxy.store.flow_store import FlowMarks
 from proxy.store.flow_windows import WINDOWS_FILE, WindowFile
 from proxy.store.halt_file import HaltFile
@@ -48,6 +52,7 @@ if TYPE_CHECKING:
     from proxy.core.halts import Halt
     from proxy.core.interfaces import EventSink, SharedCalls
     from proxy.core.limits import LimitStore
+    from proxy.fleet.open_state import Fleet
     from proxy.gate.halts import ActiveHalts
     from proxy.metrics.counters import WorkerCounters
     from proxy.notify.notifier import Notifier
@@ -88,20 +93,23 @@ class Components:
         self._on_reload = reloaded
         self._server = server
         self._lead = lead
+        self._settings = settings
         preloaded = preloaded or preload(settings)
         self.policy, self.masker = preloaded.policy, preloaded.masker
         self.policy.on_change = self._policy_reloaded
         self.audit = AuditPipeline(settings, open_sink(), adopts_all=server is None)
         self.sink = wrap_sink(self.audit.sink)
-        self.pins = PinFiles(settings.state_dir)
+        self.pins = preloaded.fleet.pins() if preloaded.fleet else PinFiles(settings.state_dir)
         self.store_problem: str | None = None  # why calls of two-phase rules are refused, if so
         self._database = open_database(settings.postgres, settings.state_dir, connections=settings.database_connections)
         self._counters = counters
         timed = self._database if counters is None else TimedDatabase(self._database, counters)
         self.store = Proposals(timed)
+        self.fleet = self._open_fleet(settings, preloaded.fleet)
         self.sampler = _open_sampler(settings)
         self.operators = OperatorTokens(settings.state_dir)
-        self.operators.ensure()
+        if preloaded.fleet is None:  # a fleet has its own: another here would be one that no other replica knows
+            self.operators.ensure()
         catalog = ToolCatalog(policy=self.policy.current, pins=self.pins)
         self.two_phase = self._open_two_phase(settings, catalog, settings.console_url or console)
         self.limits = CallLimits(open_limits(settings, timed))
@@ -111,6 +119,22 @@ class Components:
         self.notifier = _open_notifier(settings, self._database, self.two_phase)
         self.marks = open_marks(settings, timed)
         self.gate = self._open_gate(settings, catalog, halts, shared_calls)
+
+    def _open_fleet(self, settings: Settings, fleet: Fleet | None) -> FleetWatcher | None:
+        if fleet is None:
+            return None
+        speaks = self._lead and self._server is None
+        report = FleetReport(settings, fleet, lambda: self.policy.current().version, lambda: self.problem)
+        # Policies that are pushed come to one replica after the other on purpose, and are verified when they come.
+        from_files = getattr(settings, "policy_source", "file") == "file"
+        store = FleetStore(self._database)
+        return FleetWatcher(fleet, store, report.replica if speaks else None, same_policy=from_files)
+
+    @property
+    def problem(self) -> str | None:
+        """Why this process is not ready, as far as it knows itself."""
+        fleet = self.fleet.problem if self.fleet is not None else None
+        return fleet or self.policy.problem or self.audit.problem or self.store_problem
 
     def _open_two_phase(self, settings: Settings, catalog: ToolCatalog, console: str | None) -> TwoPhase:
         keys = open_keys(settings, os.environ)
@@ -152,9 +176,17 @@ class Components:
         pins = watch_approvals(self.pins, self._approved)
         notices = [self.notifier.run()] if self.notifier is not None else []
         sweeps = (self.two_phase.sweep_forever(), self._sweep_marks())
-        halts = (self.halt_watcher.watch(), tell_of_changes(self._database, HALTS_CHANNEL, self.halt_watcher.tell))
+        halts = (self.halt_watcher.watch(), self._hear())
         limits = self.limits.maintain_forever()
-        await asyncio.gather(self.policy.watch(), pins, *sweeps, *halts, limits, self._try_store(), *notices)
+        fleet = [self.fleet.watch()] if self.fleet is not None else []
+        await asyncio.gather(self.policy.watch(), pins, *sweeps, *halts, limits, self._try_store(), *notices, *fleet)
+
+    async def _hear(self) -> None:
+        """Hear from Postgres what changed. One process of a state folder does: the others see its files."""
+        tells = {HALTS_CHANNEL: self.halt_watcher.tell}
+        if self.fleet is not None:
+            tells[FLEET_CHANNEL] = self.fleet.tell
+        await tell_of_changes(self._settings.postgres, tells, turn=self._settings.state_dir / "listener.lock")
 
     async def _try_store(self) -> None:
         """Try the store every few seconds while a rule needs it, so that /readyz fails before a call does."""

@@ -184,7 +184,13 @@ class Worker:
     def _report(self) -> None:
         version, problem = self.policy.current().version, self.policy.problem
         self._context.channel.report(
-            WorkerStatus(version, problem, self.components.audit.problem, self.components.store_problem)
+            WorkerStatus(
+                version,
+                problem,
+                self.components.audit.problem,
+                self.components.store_problem,
+                self.components.fleet.problem if self.components.fleet is not None else None,
+            )
         )
 
     async def _drain(self) -> None:

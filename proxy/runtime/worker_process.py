@@ -39,6 +39,7 @@ class WorkerStatus:
     policy_problem: str | None = None
     log_problem: str | None = None
     store_problem: str | None = None
+    fleet_problem: str | None = None
 
 
 class Channel:

@@ -11,7 +11,7 @@ from proxy.store.proposal_store import Proposals
 from proxy.store.sqlite import STORE_FILE, TIMEOUT, SqliteDatabase
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
     from pathlib import Path
 
     from proxy.store.database import Database
@@ -43,14 +43,24 @@ def open_database(
     return PostgresDatabase(database_url, timeout=timeout, connections=connections or CONNECTIONS)
 
 
-async def tell_of_changes(database: Database, channel: str, on_change: Callable[[], None]) -> None:
-    """Call `on_change` whenever the database says that something changed; a file says nothing. Ends when cancelled."""
-    if isinstance(database, SqliteDatabase):
-        return
-    from proxy.store.postgres import PostgresDatabase  # noqa: PLC0415  the driver is for those who have Postgres
+async def tell_of_changes(
+    database_url: str | None, tells: Mapping[str, Callable[[], None]], *, turn: Path | None = None
+) -> None:
+    """Call what belongs to a channel whenever Postgres says that something changed there, or may have been missed.
 
-    if isinstance(database, PostgresDatabase):
-        await database.listen(channel, on_change)
+    A file says nothing. `turn` lets one process of several listen: the others have to see it by other means. Ends when
+    cancelled.
+    """
+    if not database_url:
+        return
+    from proxy.store.postgres_listen import PostgresListener  # noqa: PLC0415  the driver is for those who have Postgres
+
+    def read_again() -> None:
+        for tell in tells.values():
+            tell()
+
+    heard = {channel: lambda _, tell=tell: tell() for channel, tell in tells.items()}
+    await PostgresListener(database_url, heard, read_again, turn=turn).run()
 
 
 async def copy_out(
@@ -69,6 +79,14 @@ async def copy_out(
 def store_exists(database_url: str | None, state_dir: Path) -> bool:
     """Return whether there is a store to read; one on Postgres is assumed to be there."""
     return bool(database_url) or (state_dir / STORE_FILE).exists()
+
+
+async def newer_schema(url: str) -> str | None:
+    """Name the first migration of a Postgres that only a newer version knows. Raises StoreUnavailableError."""
+    from proxy.store.postgres import schema_of  # noqa: PLC0415  the driver is for those who have Postgres
+
+    newer = (await schema_of(url)).newer
+    return f"{newer[0].version:04}_{newer[0].name}" if newer else None
 
 
 async def check_at_start(database: Database) -> None:

@@ -32,6 +32,11 @@ LOOK_SECONDS = 0.01  # how long a file is taken to be unchanged once it was look
 type Stamp = tuple[int, int, int]
 
 
+def file_stem(server: str) -> str:
+    """Return the name of a server's file, without its ending: a server's own name may be anything."""
+    return hashlib.sha256(server.encode("utf-8", "surrogatepass")).hexdigest()[:40]
+
+
 def named_pin(known: ServerPins, server: str, tool: str | None, card: str | None = None) -> Pin:
     """Return the pin of a tool or of a card; neither names the instructions. Raises ConfigError where there is none."""
     if card is not None:
@@ -119,6 +124,18 @@ class PinFiles:
 
         self.update(server, change)
 
+    def forget(self, server: str) -> None:
+        """Delete a server's pins: it is pinned anew when it is seen next."""
+        self.update(server, lambda _: None)
+
+    def put(self, server: str, pins: ServerPins | None) -> None:
+        """Replace a server's pins, whatever they were: those that replicas share are put here."""
+        try:
+            with self._lock():
+                self._replace(server, lambda _: pins)
+        except OSError as error:
+            raise PinsUnavailableError(f"pins cannot be written in {self.folder}: {error.strerror}") from error
+
     def servers(self) -> Sequence[str]:
         return sorted(self.approvals())
 
@@ -165,8 +182,7 @@ class PinFiles:
         if file is None:
             if len(self._files) >= MAX_SERVERS:
                 self._files.clear()
-            name = hashlib.sha256(server.encode("utf-8", "surrogatepass")).hexdigest()[:40]
-            file = self._files[server] = self.folder / f"{name}.json"
+            file = self._files[server] = self.folder / f"{file_stem(server)}.json"
         return file
 
     @contextlib.contextmanager

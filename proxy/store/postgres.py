@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import asyncpg
 import structlog
 
-from proxy.errors import StoreRefusedError, StoreUnavailableError
+from proxy.errors import StoreForbiddenError, StoreRefusedError, StoreUnavailableError
 from proxy.store.database import Database, Rollback, Row, Work
 from proxy.store.migrate import Migration, Schema, apply_missing, check_schema, read_schema
 from proxy.system.database_url import check_database_url, shown, split_system_roots, unprotected_host
@@ -34,7 +34,6 @@ CONNECTIONS = 8
 TRIES = 3
 PAUSE = 0.1
 IDLE_SECONDS = 10.0  # a proxy that has nothing to do leaves the server's connections to others
-LISTEN_PAUSE = 1.0  # before a connection that ended is opened again
 _Y2K = 946_684_800  # Postgres counts from the year 2000
 _MICROSECONDS = 1_000_000
 # What is wrong with the data, not with the database.
@@ -167,6 +166,8 @@ def unavailable(url: str, error: BaseException) -> StoreUnavailableError:
     if isinstance(error, StoreUnavailableError):
         return error
     kind = StoreRefusedError if isinstance(error, REFUSED) else StoreUnavailableError
+    if isinstance(error, asyncpg.InsufficientPrivilegeError):
+        kind = StoreForbiddenError
     what = str(error).partition("\n")[0] or ("no answer in time" if isinstance(error, TimeoutError) else repr(error))
     return kind(f"Postgres at {shown(url)} cannot be used: {what}")
 
@@ -234,27 +235,6 @@ class PostgresDatabase(Database):
 
     async def transaction[T](self, work: Work[T], *, read_only: bool = False) -> T:  # noqa: ARG002  readers block nobody here
         return await self._within_time(self._until_unbroken(lambda retried: self._transact(work, retried=retried)))
-
-    async def listen(self, channel: str, on_change: Callable[[], None]) -> None:
-        """Call `on_change` for each notification on a channel, and whenever one may have been missed.
-
-        Runs until cancelled, on a connection of its own. Who needs to be sure asks from time to time as well: some
-        poolers pass no notifications on.
-        """
-        while not self._closed:
-            try:
-                connection = await connect(self._url, self._timeout)
-                ended = asyncio.Event()
-                connection.add_termination_listener(lambda _, ended=ended: ended.set())
-                await connection.add_listener(channel, lambda *_: on_change())
-                try:
-                    on_change()
-                    await ended.wait()
-                finally:
-                    await connection.close(timeout=1.0)
-            except (*BROKEN, StoreUnavailableError, asyncpg.PostgresError, TimeoutError) as error:
-                log.debug("Postgres tells nothing", channel=channel, error=str(error))
-            await asyncio.sleep(LISTEN_PAUSE)
 
     @property
     def unprotected_host(self) -> str | None:

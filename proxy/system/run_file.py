@@ -39,6 +39,7 @@ class RunningProxy:
     health: str | None = None  # the address of health and metrics
     console: str | None = None  # the URL of the console
     workers: tuple[RunningWorker, ...] = ()
+    fleet_problem: str | None = None  # why it is not at one with its fleet
     profile: str | None = None  # the shipped policy that counts, alone or beside another one
 
 

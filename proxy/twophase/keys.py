@@ -102,12 +102,17 @@ class KeyFile:
 
     def rotate(self, now: float, keep_seconds: float = KEEP_SECONDS) -> Entry:
         """Write a new signing key to the file, and drop the expired ones."""
-        new = _new_entry(now)
         with self._alone():
-            # Older keys go on verifying until every token that they signed has expired.
-            kept = [_until(entry, now + keep_seconds) for entry in self.entries(now)]
-            write_private(self.path, _to_json([new, *(entry for entry in kept if _lives(entry, now))]))
+            new, data = self.rotated(now, keep_seconds)
+            write_private(self.path, data)
         return new
+
+    def rotated(self, now: float, keep_seconds: float) -> tuple[Entry, bytes]:
+        """Return a new signing key, and what the file would hold with it; nothing is written."""
+        new = _new_entry(now)
+        # Older keys go on verifying until every token that they signed has expired.
+        kept = [_until(entry, now + keep_seconds) for entry in self.entries(now)]
+        return new, _to_json([new, *(entry for entry in kept if _lives(entry, now))])
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:

@@ -252,7 +252,7 @@ def test_a_role_or_agents_of_another_form_let_nobody_in(odd: dict[str, object], 
     token = tokens.add("alice")
     entry = json.loads(tokens.path.read_text())["alice"]
     tokens.path.write_text(json.dumps({"alice": entry | odd}))
-    with pytest.raises(ConfigError, match="does not contain operators"):
+    with pytest.raises(ConfigError, match=r"has no operators \(it does not contain"):
         OperatorTokens(tmp_path).operator(token)
 
 

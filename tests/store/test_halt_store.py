@@ -51,7 +51,7 @@ async def test_two_at_once_lose_nothing(halts: Halts) -> None:
 async def test_postgres_tells_whoever_listens(database_url: str) -> None:
     database = PostgresDatabase(database_url)
     told: asyncio.Queue[None] = asyncio.Queue()
-    listening = asyncio.create_task(tell_of_changes(database, CHANNEL, lambda: told.put_nowait(None)))
+    listening = asyncio.create_task(tell_of_changes(database_url, {CHANNEL: lambda: told.put_nowait(None)}))
     async with asyncio.timeout(PATIENCE):
         await told.get()  # it listens
         await Halts(database).add([ONE])
