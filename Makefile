@@ -61,6 +61,10 @@ postgres-lines: $(VENV)/.dev ## what lies between a proxy and its Postgres: PgBo
 	@scripts/system-packages pgbouncer /usr/lib/postgresql/15/bin/postgres
 	TRAIL=full $(BIN)/python -m pytest -n 0 tests/store/test_postgres_lines.py tests/audit/test_range_check.py $(ARGS)
 
+.PHONY: sinks
+sinks: $(VENV)/.dev ## three nodes of JetStream and a ClickHouse are killed while events flow: 0 lost, 0 doubled
+	SINKS=full $(BIN)/python -m pytest -n 0 -s tests/sinks/test_kills.py $(ARGS)
+
 .PHONY: check
 check: ## lint + types + tests: what CI runs
 	@$(MAKE) --no-print-directory --jobs 3 lint types test
@@ -127,6 +131,10 @@ bench: $(VENV)/.dev ## every workload beside every competitor, about 10 minutes;
 .PHONY: bench-quick
 bench-quick: $(VENV)/.dev ## the same in under 2 minutes: what the goals need
 	$(BIN)/python -m bench --quick $(ARGS)
+
+.PHONY: scale
+scale: $(VENV)/.dev ## the trail at 5 M events: questions at 10x steps, each sink, verification; about 15 minutes, writes bench/results/scale.json
+	$(BIN)/python -m bench.scale $(ARGS)
 
 .PHONY: bench-compare
 bench-compare: $(VENV)/.dev ## this checkout beside another one, in one run: make bench-compare OTHER=../before

@@ -29,11 +29,14 @@ class PostgresEvents(Events):
         today = dt.datetime.fromtimestamp(now, dt.UTC).date()
         days = today - dt.timedelta(days=1), today + dt.timedelta(days=DAYS_AHEAD)
         await self.database.execute(self.sql["make_partitions"], *days)
+        await self.database.execute(self.sql["sum_counts"])
 
     async def prune(self, before: float, heads: Sequence[Head] = ()) -> int:
         """Drop the days that are over and hold nothing else, and delete the rest of it."""
         up_to = [head.writer for head in heads], [head.seq for head in heads]
-        return int((await self.database.execute(self.sql["drop_events"], float(before), *up_to))[0][0])
+        gone = int((await self.database.execute(self.sql["drop_events"], float(before), *up_to))[0][0])
+        await self.database.execute(self.sql["recount_events"], float(before))
+        return gone
 
     def _read(self, entry: LogEntry) -> str:
         return readable(entry.body)

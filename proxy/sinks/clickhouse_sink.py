@@ -35,6 +35,7 @@ NAMES = (*COLUMNS, "writer", "seq", "chain", "body")
 CONNECT_SECONDS = 5
 ANSWER_SECONDS = 30
 _CODE = re.compile(r"Code: (\d+)\.|error code (\d+)")
+_QUERY = re.compile(r" with url: \S+")
 # What says that a row is at fault, and not the server: values that cannot be parsed or do not fit their type.
 _OF_ROWS = frozenset({6, 26, 27, 41, 53, 69, 70, 72, 117, 131, 321, 349})
 
@@ -163,4 +164,5 @@ def _is_of_rows(error: ClickHouseError) -> bool:
 
 
 def _first_line(error: Exception) -> str:
-    return (str(error) or type(error).__name__).partition("\n")[0][:300]
+    """Return what an error says, the same each time: without the parameters of the request, which has an id."""
+    return _QUERY.sub("", str(error) or type(error).__name__).partition("\n")[0][:300]

@@ -75,6 +75,8 @@ class NatsSink:
     async def _publish(self, stream: JetStreamContext, messages: list[tuple[bytes, dict[str, str]]]) -> None:
         subject, name = self._settings.subject, self._settings.stream
         acks = [await stream.publish_async(subject, body, stream=name, headers=headers) for body, headers in messages]
+        for ack in acks:
+            ack.add_done_callback(_retrieve)  # one that fails later, when nobody waits for it any more, is no news
         cut = asyncio.create_task(self._cut.wait())
         answers = asyncio.create_task(_all_answered(acks))
         await asyncio.wait({answers, cut}, timeout=ACK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
@@ -106,6 +108,11 @@ class NatsSink:
         client, self._client, self._stream = self._client, None, None
         if client is not None:
             await close(client)
+
+
+def _retrieve(ack: asyncio.Future[Any]) -> None:
+    if not ack.cancelled():
+        ack.exception()
 
 
 async def _all_answered(acks: Sequence[asyncio.Future[Any]]) -> object:

@@ -48,6 +48,12 @@ FROM events WHERE kind = 'decided' AND method = 'tools/call' AND {conditions} GR
 -- name: make_partitions
 SELECT interlock_make_partitions($1, $2);
 
+-- name: sum_counts
+SELECT interlock_sum_counts();
+
+-- name: recount_events
+SELECT interlock_recount_events($1);
+
 -- name: drop_events
 SELECT interlock_drop_events($1, $2, $3);
 

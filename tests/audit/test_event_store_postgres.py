@@ -318,3 +318,43 @@ async def test_a_ready_question_has_its_answer(name: str, events: PostgresEvents
         found = found or [("", "", "")]
     where = {"latest_denials": 5, "calls_that_never_ended": 1, "who_approved_what": 1, "daily_volume": 1}.get(name, 0)
     assert [row[where : where + len(expected[0])] for row in found] == expected
+
+
+async def counted(events: PostgresEvents) -> tuple[list[tuple[object, ...]], list[tuple[object, ...]]]:
+    """Return the counts, and what they should be."""
+    by = "kind, agent, server, tool, decision"
+    end = "GROUP BY 1, 2, 3, 4, 5, 6 ORDER BY 1, 2, 3, 4, 5, 6"
+    counts = f"SELECT hour, {by}, sum(events)::bigint FROM event_counts {end}"
+    hour = "date_trunc('hour', ts, 'UTC')"
+    there = f"SELECT {hour}, {by}, count(*) FROM events WHERE kind = 'decided' {end}"
+    found, expected = await events.database.fetch(counts), await events.database.fetch(there)
+    return [tuple(row) for row in found], [tuple(row) for row in expected]
+
+
+async def test_events_are_counted_by_the_hour_each_once(events: PostgresEvents) -> None:
+    batch = [decided(number, time=NOW - number * 900, agent=f"a{number % 3}") for number in range(1, 40)]
+    await events.write(batch[:20])
+    await events.write(batch)  # what is there already is not counted again
+    await events.write([completed(100, 1), event(101, "approved")])
+    found, expected = await counted(events)
+    assert found == expected
+    assert sum(int(str(row[-1])) for row in found) == 39
+    assert await events.database.fetch("SELECT interlock_sum_counts()")
+    assert await counted(events) == (expected, expected)
+    ((rows,),) = await events.database.fetch("SELECT count(*) FROM event_counts")
+    assert rows >= len(expected)
+
+
+async def test_a_batch_that_is_refused_is_not_counted(events: PostgresEvents) -> None:
+    await events.write([decided(1), LogEntry("no event"), decided(2)])
+    found, expected = await counted(events)
+    assert (found, sum(int(str(row[-1])) for row in found)) == (expected, 2)
+
+
+async def test_what_was_pruned_is_not_counted_any_more(events: PostgresEvents) -> None:
+    chain = [decided(number, time=NOW - (60 - number) * 3600) for number in range(1, 60)]
+    await events.write([one._replace(writer="log-9", seq=seq, chain="c") for seq, one in enumerate(chain, 1)])
+    assert await events.prune(NOW - 30.5 * 3600, [Head("log-9", 29, "c")]) == 29
+    found, expected = await counted(events)
+    assert found == expected
+    assert found

@@ -68,6 +68,15 @@ class NatsWorld(SinkWorld):
         return [entry_of(data, headers) for data, headers in await self.messages()]
 
     async def messages(self) -> list[tuple[bytes, dict[str, str]]]:
+        """Read the stream, again and again while a cluster has no leader yet."""
+        for _ in range(20):
+            try:
+                return await self._messages()
+            except nats.errors.Error:
+                await asyncio.sleep(0.5)
+        return await self._messages()
+
+    async def _messages(self) -> list[tuple[bytes, dict[str, str]]]:
         client = await nats.connect(self.servers.urls)
         try:
             stream = client.jetstream()
