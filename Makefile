@@ -41,7 +41,7 @@ test-fast: $(VENV)/.dev system-packages $(NODE) ## the tests that start no proxy
 
 # These start proxies, other processes, Postgres, traced servers, namespaces or containers for most of their tests.
 SLOW := acceptance admin_api bypass commands confine console/test_in_browser.py console/test_server.py daemon faults probe runtime sandbox soak stdio store support \
-	audit/test_event_store_postgres.py core/test_json_codec_reading.py redact/test_reloader.py trace/test_live.py \
+	audit/test_event_store_postgres.py telemetry/test_through_proxy.py core/test_json_codec_reading.py redact/test_reloader.py trace/test_live.py \
 	trace/test_live_trace.py wire/test_body_work.py test_bench.py test_cli.py test_container.py \
 	test_conformance_script.py test_deploy.py test_docs.py test_entrypoint.py test_examples.py test_shell_blocks.py \
 	test_walk_script.py test_wheel.py

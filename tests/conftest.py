@@ -42,6 +42,7 @@ LONGEST = (
     "console/test_approvals_in_browser.py",
     "commands/test_decide.py",
     "faults/test_faults.py",
+    "telemetry/test_through_proxy.py",
     "daemon/test_refusals_recorded.py",
     "confine/test_launch.py",
     "daemon/test_two_phase.py",

@@ -13,23 +13,27 @@ from typing import TYPE_CHECKING, Any, Final
 
 from proxy.core.json_codec import encode_json
 from proxy.system.package_data import version
-from proxy.telemetry.exported_event import UNSAFE
+from proxy.telemetry.exported_event import UNSAFE, shorten
 
 if TYPE_CHECKING:
     from proxy.telemetry.exported_event import ExportedEvent
 
 _SEVERITIES: Final = {"info": 1, "low": 3, "medium": 6, "high": 8}
+_WHOLE: Final = frozenset({"externalId", "cs3", "cs6"})  # ids and hashes: cut, they would name nothing
 MAX_VALUE: Final = 4000  # characters, which is the longest that CEF has for its own texts
 
 
-def cef_line(event: ExportedEvent) -> str:
-    """Return an event as one line of CEF."""
-    name = " ".join(filter(None, (event.kind, event.text("method"), event.text("decision"))))
+def cef_line(event: ExportedEvent, limit: int = MAX_VALUE) -> str:
+    """Return an event as one line of CEF, with values of at most `limit` characters."""
+    # Nothing that an agent chooses: some readers split a header at every `|` whose last sign before is no backslash.
+    name = " ".join(filter(None, (event.kind, event.text("decision"))))
     header = ("mcp-interlock", "Interlock", event.text("proxy_version") or version(), event.kind, name)
     said = {**_keys(event), **_custom(event)}
     if event.fields.get("arguments") is not None:
         said |= {"cs5Label": "arguments", "cs5": encode_json(event.fields["arguments"])}
-    extension = " ".join(f"{key}={_value(value)}" for key, value in said.items() if value is not None)
+    extension = " ".join(
+        f"{key}={_value(value, 128 if key in _WHOLE else limit)}" for key, value in said.items() if value is not None
+    )
     return "|".join(("CEF:0", *map(_header, header), str(_SEVERITIES[event.severity]), extension))
 
 
@@ -74,13 +78,12 @@ def _spelt_out(text: str) -> str:
 
 
 def _header(text: str) -> str:
-    one_line = re.sub(r"[\r\n\t]+", " ", text[:512])
+    one_line = re.sub(r"[\r\n\t]+", " ", shorten(text, 128))
     return _spelt_out(one_line).replace("\\", "\\\\").replace("|", "\\|")
 
 
-def _value(value: object) -> str:
-    text = str(value)
-    short = text if len(text) <= MAX_VALUE else f"{text[: MAX_VALUE - 1]}…"
+def _value(value: object, limit: int) -> str:
+    short = shorten(str(value), limit)
     # Line ends have an escape of their own; it is written after all else that has a backslash.
     parts = [_spelt_out(part).replace("\\", "\\\\").replace("=", "\\=") for part in re.split("\r\n|[\r\n]", short)]
     return "\\n".join(parts)

@@ -30,6 +30,7 @@ _PLAIN_DETAIL = (
 )
 # Control characters, ends of lines in Unicode, marks that reverse what is read, and halves of pairs.
 UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+MAX_WORD = 200
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
 _FAILED = frozenset({"tool_error", "error", "withheld", "unreadable", "upstream_error", "interrupted"})
 
@@ -106,7 +107,9 @@ class ExportedEvent:
         words = [self.kind, self.text("decision"), what or None]
         words += [f"on {server}" if (server := self.text("server")) else None, f"by {self.who}" if self.who else None]
         why = ", ".join(filter(None, (self.text("reason"), self.text("rule"), self.text("outcome"))))
-        return " ".join(filter(None, (*words, f"({why})" if why else None)))
+        # Agents choose some of these words, and could choose long ones.
+        parts = [shorten(word, MAX_WORD) for word in (*words, f"({why})" if why else None) if word]
+        return " ".join(parts)
 
 
 def read_entry(entry: LogEntry, *, with_arguments: bool = False) -> ExportedEvent:
@@ -164,6 +167,10 @@ def _parse(entry: LogEntry) -> dict[str, Any]:
 
 def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
+
+
+def shorten(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
 def json_line(value: object) -> str:

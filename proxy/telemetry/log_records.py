@@ -22,8 +22,8 @@ _SEVERITIES = {
 }
 
 
-def log_record(event: ExportedEvent, traceparent: object, more: JsonObject) -> LogRecord:
-    """Return the record of an event; `traceparent` is that of its call, where it is known."""
+def log_record(event: ExportedEvent, traceparent: object, more: JsonObject, *, joined: bool = True) -> LogRecord:
+    """Return the record of an event; where it is `joined`, in the span of its call, whose `traceparent` is given."""
     number, word = _SEVERITIES[event.severity]
     said = names.operation(event) | names.request(event) | names.server(event) | more | names.verdict(event)
     said |= {
@@ -42,7 +42,7 @@ def log_record(event: ExportedEvent, traceparent: object, more: JsonObject) -> L
         event_name=f"interlock.{event.kind}",
         attributes=attributes(said),
     )
-    if event.call_id is not None:
+    if joined and event.call_id is not None:
         trace = trace_of(event.call_id, traceparent)
         record.trace_id, record.span_id = trace.trace_id, span_id(event.call_id, "server")
         record.flags = trace.flags

@@ -17,7 +17,7 @@ from proxy.audit.event import Written
 from proxy.core.ids import new_id
 from proxy.system.package_data import version
 from proxy.telemetry.batches import read_batch, send_halving
-from proxy.telemetry.call_memory import CallMemory
+from proxy.telemetry.call_memory import NOTHING, CallMemory
 from proxy.telemetry.durations import Durations
 from proxy.telemetry.http_delivery import HttpDelivery, RefusedError
 from proxy.telemetry.log_records import log_record
@@ -69,8 +69,10 @@ class OtlpSink:
         for signal in ("traces", "logs"):
             if signal in self._deliveries:
                 fresh = [one for one in events if not self._has(signal, one[1])]
-                poison |= await send_halving(fresh, partial(self._send, signal, known))
-                self._note(signal, events)
+                refused = await send_halving(fresh, partial(self._send, signal, known))
+                if not refused:  # else it is sent again where the rest fails, so that what is refused is told then
+                    self._note(signal, events)
+                poison |= refused
         if "metrics" in self._deliveries:
             await self._send_metrics([event for _, event in events])
         return Written(len(entries) - len(poison), poison)
@@ -95,7 +97,9 @@ class OtlpSink:
             await self._post(signal, body)
 
     def _record(self, event: ExportedEvent, known: Remembered) -> LogRecord:
-        return log_record(event, known.traceparent, dict(known.attributes))
+        # Of a call that nothing is known of any more, the trace is not known either.
+        joined = known is not NOTHING or event.kind in ("decided", "completed")
+        return log_record(event, known.traceparent, dict(known.attributes), joined=joined)
 
     async def _send_metrics(self, events: Sequence[ExportedEvent]) -> None:
         if metrics := self._durations.metrics(events):

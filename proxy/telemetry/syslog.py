@@ -10,9 +10,11 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy.core.json_codec import encode_json
-from proxy.telemetry.exported_event import UNSAFE
+from proxy.telemetry.exported_event import UNSAFE, shorten
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from proxy.telemetry.exported_event import ExportedEvent
 
 FACILITY: Final = 13  # log audit
@@ -21,7 +23,8 @@ _SEVERITIES: Final = {"info": 6, "low": 5, "medium": 4, "high": 2}
 ELEMENT: Final = "interlock@32473"
 BOM: Final = "\ufeff"
 NIL: Final = "-"
-MAX_VALUE: Final = 4000
+MAX_BYTES: Final = 8192  # what every server takes (RFC 5425); one that gets more may lose its place in the stream
+_LIMITS: Final = (4000, 1000, 250, 60, 20)  # characters of a value: the first with which a message is small enough
 _SPECIAL: Final = re.compile(r'["\\\]]')
 _FIELDS: Final = (
     *("event_id", "call_id", "agent", "server", "transport", "method", "tool", "decision", "reason", "rule"),
@@ -29,22 +32,37 @@ _FIELDS: Final = (
 )
 
 
-def syslog_line(event: ExportedEvent, text: str | None = None) -> str:
-    """Return an event as one message without its framing. `text` is the free part; without, what happened."""
-    priority = FACILITY * 8 + _SEVERITIES[event.severity]
-    when = dt.datetime.fromtimestamp(event.time, dt.UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-    names = (_name(event.text("host"), 255), "interlock", _name(event.writer, 128), _name(event.kind, 32))
-    data = _element(event)
-    return f"<{priority}>1 {when} {' '.join(names)} {data} {BOM}{spelt_out(text or event.summary)}"
+_WHOLE: Final = frozenset({"event_id", "call_id", "chain", "arguments_hash", "result_digest", "policy_version"})
 
 
-def cef_message(event: ExportedEvent, cef: str) -> str:
+def syslog_line(event: ExportedEvent) -> str:
+    """Return an event as one message without its framing: what it says as structured data, and a sentence."""
+
+    def made(limit: int) -> str:
+        return f"{_head(event)} {_element(event, limit)} {BOM}{spelt_out(shorten(event.summary, limit))}"
+
+    return _fitting(made)
+
+
+def cef_message(event: ExportedEvent, cef: Callable[[ExportedEvent, int], str]) -> str:
     """Return a line of CEF as the text of a message: without structured data, which it would say twice."""
+    # No BOM: collectors look for `CEF:` where the text begins.
+    return _fitting(lambda limit: f"{_head(event)} - {cef(event, limit)}")
+
+
+def _fitting(made: Callable[[int], str]) -> str:
+    """Return the message with the longest values that is no larger than MAX_BYTES."""
+    for limit in _LIMITS[:-1]:
+        if len((line := made(limit)).encode("utf-8", "replace")) <= MAX_BYTES:
+            return line
+    return made(_LIMITS[-1])
+
+
+def _head(event: ExportedEvent) -> str:
     priority = FACILITY * 8 + _SEVERITIES[event.severity]
     when = dt.datetime.fromtimestamp(event.time, dt.UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
     names = (_name(event.text("host"), 255), "interlock", _name(event.writer, 128), _name(event.kind, 32))
-    # No BOM: collectors look for `CEF:` where the text begins.
-    return f"<{priority}>1 {when} {' '.join(names)} - {cef}"
+    return f"<{priority}>1 {when} {' '.join(names)}"
 
 
 def octet_counted(line: str) -> bytes:
@@ -53,12 +71,17 @@ def octet_counted(line: str) -> bytes:
     return b"%d %b" % (len(data), data)
 
 
-def _element(event: ExportedEvent) -> str:
+def _element(event: ExportedEvent, limit: int) -> str:
     said: dict[str, Any] = {name: event.fields.get(name) for name in _FIELDS}
     said |= {"seq": event.seq, "chain": event.chain}
     if event.fields.get("arguments") is not None:
         said["arguments"] = encode_json(event.fields["arguments"])
-    pairs = [f'{name}="{_value(value)}"' for name, value in said.items() if value is not None]
+    # Ids and hashes are our own and short; cut, they would name nothing.
+    pairs = [
+        f'{name}="{_value(value, 128 if name in _WHOLE else limit)}"'
+        for name, value in said.items()
+        if value is not None
+    ]
     return f"[{' '.join((ELEMENT, *pairs))}]"
 
 
@@ -67,10 +90,8 @@ def spelt_out(text: str) -> str:
     return UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-def _value(value: object) -> str:
-    text = str(value)
-    short = text if len(text) <= MAX_VALUE else f"{text[: MAX_VALUE - 1]}…"
-    return _SPECIAL.sub(r"\\\g<0>", spelt_out(short))
+def _value(value: object, limit: int) -> str:
+    return _SPECIAL.sub(r"\\\g<0>", spelt_out(shorten(str(value), limit)))
 
 
 def _name(value: str | None, most: int) -> str:

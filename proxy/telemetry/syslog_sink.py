@@ -70,7 +70,7 @@ class SyslogSink:
         return Written(len(entries) - len(poison), poison)
 
     def _line(self, event: ExportedEvent) -> str:
-        return cef_message(event, cef_line(event)) if self._settings.format == "cef" else syslog_line(event)
+        return cef_message(event, cef_line) if self._settings.format == "cef" else syslog_line(event)
 
     def _send_datagrams(self, events: Sequence[Numbered]) -> dict[int, str]:
         """Send each event as a datagram; return those that are too large for one. Blocks. Raises OSError."""

@@ -102,6 +102,23 @@ async def test_what_a_collector_refuses_is_named_and_the_rest_arrives(sink: Any,
     assert len(collector.records()) == 10
 
 
+async def test_what_is_refused_is_told_though_the_rest_fails_first(sink: Any, collector: Receiver) -> None:
+    collector.answer = lambda request: Answer(400 if request.path == "/v1/traces" else 503)
+    made = sink(signals=("traces", "logs"))
+    with pytest.raises(SinkError, match="503"):
+        await made.write([entry(COMPLETED, 1)])
+    collector.answer = lambda request: Answer(400 if request.path == "/v1/traces" else 200)
+    assert list((await made.write([entry(COMPLETED, 1)])).poison) == [0]
+
+
+async def test_a_record_of_a_call_that_is_not_known_is_in_no_trace(sink: Any, collector: Receiver) -> None:
+    made, later = sink(signals=("logs",)), {**CALL, "kind": "observed", "detail": {}}
+    await made.write([entry(later, 1), entry(CALL, 2), entry(later, 3)])
+    first, decided, second = collector.records()
+    assert first.trace_id == b""
+    assert second.trace_id == decided.trace_id != b""
+
+
 async def test_an_event_that_is_none_holds_up_no_other(sink: Any, collector: Receiver) -> None:
     written = await sink().write([LogEntry("no", "w", 1, "x"), entry(DENIED, 2)])
     assert list(written.poison) == [0]

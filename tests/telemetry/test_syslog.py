@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from proxy.telemetry.cef import cef_line
-from proxy.telemetry.syslog import BOM, ELEMENT, cef_message, octet_counted, syslog_line
+from proxy.telemetry.syslog import BOM, ELEMENT, MAX_BYTES, cef_message, octet_counted, syslog_line
 from tests.support import cef_parser
 from tests.support.syslog_parser import parse, unframe
 from tests.support.telemetry_events import CALL, DENIED, FINDING, HOSTILE, PLAIN, WRITER, exported, hostile
@@ -61,6 +61,7 @@ def test_hostile_text_makes_no_element_and_no_message(text: str) -> None:
     event = exported(hostile(text) | {"reason": "policy_denied"}, with_arguments=True)
     line = syslog_line(event)
     assert line.splitlines() == [line]
+    assert len(line.encode()) <= MAX_BYTES
     message = parse(line)
     assert set(message.data) == {ELEMENT}
     assert (message.data[ELEMENT]["decision"], message.data[ELEMENT]["reason"]) == ("deny", "policy_denied")
@@ -70,7 +71,9 @@ def test_hostile_text_makes_no_element_and_no_message(text: str) -> None:
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_cef_in_a_message_is_read_back(text: str) -> None:
     event = exported(hostile(text))
-    message = parse(cef_message(event, cef_line(event)))
+    line = cef_message(event, cef_line)
+    assert len(line.encode()) <= MAX_BYTES
+    message = parse(line)
     assert message.data == {}
     assert cef_parser.parse(message.text)[1]["act"] == "deny"
 
