@@ -120,6 +120,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
             "proxy.audit",
             "proxy.confine.kernel_settings",
             "proxy.config",
+            "proxy.fleet",
             "proxy.identity",
             "proxy.policy",
             "proxy.sinks",

@@ -22,6 +22,7 @@ from tests.support.fleet_fixture import KEK, OTHER_KEK
 from tests.support.harness import Interlock, ServerHandle, interlock_cli, start_interlock, start_python_server
 from tests.support.postgres import Postgres
 from tests.support.timeouts import PATIENCE
+from tests.support.trail_reader import read_trail
 
 POLICY = """\
 version: 1
@@ -68,6 +69,13 @@ def replica(
         yield running
 
 
+def as_proxy(postgres: Postgres, url: str) -> str:
+    """Return the URL with a login that has the role interlock_writer alone."""
+    make = "CREATE ROLE fleet_proxy LOGIN; EXCEPTION WHEN duplicate_object THEN NULL"
+    postgres.psql(f"DO $$ BEGIN {make}; END $$; GRANT interlock_writer TO fleet_proxy")
+    return url.replace("postgres@", "fleet_proxy@")
+
+
 @dataclass
 class Scene:
     url: str
@@ -87,7 +95,8 @@ def scene(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Itera
     with contextlib.ExitStack() as closing:
         bank = closing.enter_context(start_python_server("funds", folder / "bank", flags=["--json"]))
         changing = closing.enter_context(start_python_server("changing", folder / "changing", flags=["--json"]))
-        replicas = [closing.enter_context(replica(each, url)) for each in folders]
+        # With the login that proxies should have; people's commands come with the owner's.
+        replicas = [closing.enter_context(replica(each, as_proxy(postgres, url))) for each in folders]
         yield Scene(url, replicas, bank, changing, folders)
 
 
@@ -205,6 +214,11 @@ def test_an_agent_is_known_and_revoked_everywhere_within_two_seconds(scene: Scen
         until(lambda one=one: status_of(one, token, scene.bank) == 407, IN_FORCE)
 
 
+def recorded(scene: Scene) -> list[dict[str, Any]]:
+    """Return the events of all replicas; a proxy's login may not read them."""
+    return read_trail(scene.folders[0] / "state", scene.url)
+
+
 def test_one_secret_has_one_mask_everywhere(scene: Scene) -> None:
     offer(scene.changing, ("echo", "Says it."), ("other", "Other."))
     names(scene.replicas[0], scene.changing)
@@ -213,12 +227,24 @@ def test_one_secret_has_one_mask_everywhere(scene: Scene) -> None:
         until(lambda one=one: reason(call(one, scene.changing, "other", {"text": key})) != "tool_not_pinned")
 
     def masks() -> set[str]:
-        events = [e for e in scene.replicas[0].recorded() if e.get("tool") == "other" and e["kind"] == "decided"]
+        events = [e for e in recorded(scene) if e.get("tool") == "other" and e["kind"] == "decided"]
         assert key not in json.dumps(events)
         return {json.dumps(e["arguments"]) for e in events if "text" in json.dumps(e["arguments"])}
 
-    until(lambda: len([e for e in scene.replicas[0].recorded() if e.get("tool") == "other"]) >= 3)
+    until(lambda: len([e for e in recorded(scene) if e.get("tool") == "other" and e["kind"] == "decided"]) >= 3)
     assert len(masks()) == 1
+
+
+def test_a_halt_at_one_replica_holds_at_all(scene: Scene) -> None:
+    names(scene.replicas[0], scene.bank)
+    token = ("--token-file", str(scene.folders[0] / "state" / "keys" / "operator.token"))
+    words = ("--server", f"127.0.0.1:{scene.bank.port}", "--tool", "balance", "--reason", "trial", *token)
+    done(scene.folders[0] / "state", scene.url, "halt", *words)
+    for one in scene.replicas:
+        until(lambda one=one: reason(call(one, scene.bank, "balance", {"account": "bob"})) == "halted", IN_FORCE)
+    done(scene.folders[0] / "state", scene.url, "resume", "--all", "--reason", "over", *token)
+    for one in scene.replicas:
+        until(lambda one=one: reason(call(one, scene.bank, "balance", {"account": "bob"})) is None, IN_FORCE)
 
 
 def test_fleet_status_lists_the_replicas(scene: Scene) -> None:
@@ -291,3 +317,28 @@ def test_a_replica_starts_and_serves_what_it_knew_while_the_database_is_away(sce
         assert "new" not in json.dumps(listed.get("result", {}))
         assert reason(call(alone, scene.changing, "new", {})) is not None
     assert not [run for run in scene.changing.executions() if run["tool"] == "new"]
+
+
+def test_a_database_that_goes_away_and_comes_back_loses_no_revocation(postgres: Postgres, tmp_path: Path) -> None:
+    url = postgres.new_database()
+    folders = [tmp_path / name / "state" for name in "ab"]
+    done(folders[0], url, "fleet", "init")
+    token = done(folders[0], url, "agents", "add", "bot").strip()
+    done(folders[1], url, "join")
+    with (
+        start_python_server("funds", tmp_path / "bank", flags=["--json"]) as bank,
+        replica(tmp_path / "b", url) as other,
+    ):
+        assert status_of(other, token, bank) != 407
+        postgres.halt()
+        try:
+            failed = command(folders[0], url, "agents", "revoke", "bot")
+            assert (failed.returncode, "cannot be changed now" in failed.stderr) == (1, True)
+            # What was known holds; a server that nobody has seen is refused.
+            assert status_of(other, token, bank) != 407
+            assert "result" not in ask(other, bank, "tools/list", {}) or names(other, bank) == []
+        finally:
+            postgres.start()
+        done(folders[0], url, "agents", "revoke", "bot")
+        until(lambda: status_of(other, token, bank) == 407)
+        until(lambda: bool(names(other, bank)))
