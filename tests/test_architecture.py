@@ -83,6 +83,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "proxy.gate": ("proxy.wire", "proxy.policy", "proxy.injection", "proxy.twophase", "proxy.flows", *CORE),
     "proxy.store": ("proxy.gate.tool_pins", "proxy.gate.in_flight_json", "proxy.system", *CORE),
     "proxy.audit": ("proxy.store", "proxy.config", "proxy.system", *CORE),
+    "proxy.rollout": ("proxy.policy", "proxy.audit.signing_keys", "proxy.system", *CORE),
     "proxy.metrics": ("proxy.redact", "proxy.system", *CORE),
     "proxy.trace": ("proxy.sandbox", "proxy.egress.dns", *CORE),
     "proxy.stdio": ("proxy.gate", "proxy.wire", "proxy.trace", "proxy.sandbox", *CORE),
@@ -136,6 +137,7 @@ PURE = (
     *(f"proxy.probe.{name}" for name in ("findings", "observer", "declared_words", "texts", "comparison", "report")),
     *(f"proxy.probe.{name}" for name in ("sarif", "html_report", "learning")),
     "proxy.learn",
+    *(f"proxy.rollout.{name}" for name in ("step", "canary")),
     *(f"proxy.confine.{name}" for name in ("firewall", "file_view")),
     *(
         f"proxy.sandbox.{name}"

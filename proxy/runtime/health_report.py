@@ -69,7 +69,9 @@ class HealthReport:
             yield "silent", f"no heartbeat for {SILENT_SECONDS:.0f} s from worker {', '.join(silent)}"
         reports = self.reports()
         if problem := next((report.policy_problem for report in reports if report.policy_problem), None):
-            yield "policy", f"the policy on disk is invalid; the previous one stays in force: {problem}"
+            pushed = self._settings.policy_source == "pushed"
+            what = "a newer policy cannot be used here" if pushed else "the policy on disk is invalid"
+            yield "policy", f"{what}; the previous one stays in force: {problem}"
         if problem := next((report.log_problem for report in reports if report.log_problem), None):
             yield "audit_log", f"the audit log cannot be written: {problem}"
         if problem := next((report.store_problem for report in reports if report.store_problem), None):

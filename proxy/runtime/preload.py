@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from proxy.config import Settings
     from proxy.policy.decide import CompiledPolicy
+    from proxy.rollout.pushed_policy import PushedPolicy
 
 MASK_KEY_BYTES = 32
 CACHE_KEY_BYTES = 32
@@ -30,6 +31,7 @@ class Preloaded:
 
     policy: LivePolicy
     masker: LiveMasker
+    pushed: PushedPolicy | None = None  # where the policy comes from, unless from files
 
 
 def open_masker(state_dir: Path) -> LiveMasker:
@@ -43,16 +45,21 @@ def preload(settings: Settings, home: str | None = None) -> Preloaded:
     `home` is the home of whoever runs the server, where it is known.
     """
     Queries.load_all()
-    masker = open_masker(settings.state_dir)
+    masker, parsed = open_masker(settings.state_dir), policy_cache(settings)
+    pushed = None
+    if settings.policy_source == "pushed":
+        from proxy.runtime.pushed_start import open_pushed  # noqa: PLC0415  for those who push
+
+        pushed = open_pushed(settings, parsed, home)
     policy = LivePolicy(
-        settings.policy,
+        pushed or settings.policy,
         prepare=lambda policy: _prepare(policy, masker, settings.state_dir),
         book=builtin(),
-        parsed=policy_cache(settings),
+        parsed=parsed,
         home=home,
         also=settings.profile_files,
     )
-    return Preloaded(policy, masker)
+    return Preloaded(policy, masker, pushed)
 
 
 def policy_cache(settings: Settings) -> SealedCache:

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from proxy.core.limits import LimitStore
     from proxy.gate.halts import ActiveHalts
     from proxy.notify.notifier import Notifier
+    from proxy.runtime.policy_follower import PolicyFollower
     from proxy.store.database import Database
     from proxy.twophase.sampler import Sampler
 
@@ -89,9 +90,11 @@ class Components:
         self.policy.on_change = self._policy_reloaded
         self.audit = AuditPipeline(settings, open_sink(), adopts_all=server is None)
         self.sink = wrap_sink(self.audit.sink)
+        self._settings = settings
         self.pins = PinFiles(settings.state_dir)
         self.store_problem: str | None = None  # why calls of two-phase rules are refused, if so
         self._database = open_database(settings.postgres, settings.state_dir, connections=settings.database_connections)
+        self.follower = self._open_follower(preloaded)
         self.store = Proposals(self._database)
         self.sampler = _open_sampler(settings)
         self.operators = OperatorTokens(settings.state_dir)
@@ -105,6 +108,31 @@ class Components:
         self.notifier = _open_notifier(settings, self._database, self.two_phase)
         self.marks = open_marks(settings, self._database)
         self.gate = self._open_gate(settings, catalog, halts, shared_calls)
+
+    def _open_follower(self, preloaded: Preloaded) -> PolicyFollower | None:
+        """Return what follows pushed policies, where they count; it sees every event from here on."""
+        if preloaded.pushed is None:
+            return None
+        from proxy.runtime.policy_follower import TallySink  # noqa: PLC0415  for those who push
+        from proxy.runtime.pushed_start import open_follower  # noqa: PLC0415
+
+        in_force = self.policy.current
+        follower = open_follower(
+            self._settings, self._database, preloaded.pushed, self.sink, lambda: in_force().version
+        )
+        self.sink = TallySink(self.sink, follower.tally)
+        return follower
+
+    async def _follow(self) -> None:
+        if self.follower is not None:
+            from proxy.runtime.pushed_start import follow  # noqa: PLC0415  for those who push
+
+            await follow(self._settings, self.follower, lead=self._lead)
+
+    @property
+    def policy_problem(self) -> str | None:
+        """Why the policy in force is not the newest one."""
+        return self.policy.problem or (self.follower.problem if self.follower is not None else None)
 
     def _open_two_phase(self, settings: Settings, catalog: ToolCatalog, console: str | None) -> TwoPhase:
         keys = open_keys(settings, os.environ)
@@ -148,7 +176,8 @@ class Components:
         sweeps = (self.two_phase.sweep_forever(), self._sweep_marks())
         halts = (self.halt_watcher.watch(), tell_of_changes(self._database, HALTS_CHANNEL, self.halt_watcher.tell))
         limits = self.limits.maintain_forever()
-        await asyncio.gather(self.policy.watch(), pins, *sweeps, *halts, limits, self._try_store(), *notices)
+        others = (limits, self._try_store(), self._follow())
+        await asyncio.gather(self.policy.watch(), pins, *sweeps, *halts, *others, *notices)
 
     async def _try_store(self) -> None:
         """Try the store every few seconds while a rule needs it, so that /readyz fails before a call does."""
