@@ -98,7 +98,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "proxy.admin_api": ("proxy.twophase", "proxy.identity", *CORE),
     "proxy.console": (
         *("proxy.admin_api", "proxy.audit", "proxy.config", "proxy.identity", "proxy.policy", "proxy.redact"),
-        *("proxy.gate.tool_pins", "proxy.store", "proxy.system", "proxy.twophase", *CORE),
+        *("proxy.gate.tool_pins", "proxy.rollout", "proxy.store", "proxy.system", "proxy.twophase", *CORE),
     ),
     "proxy.doctor": (
         *(

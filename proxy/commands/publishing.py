@@ -123,7 +123,7 @@ async def followed(store: Rollout, step: Step, seconds: float) -> Sequence[Repli
         # What was said of an earlier step says nothing of this one.
         said = [one.replica for one in replicas if one.problem and one.seen_at != first.get(one.replica)]
         settled = all(one.number >= step.number or one.replica in said for one in replicas)
-        if (settled and replicas) or loop.time() >= until:
+        if settled or loop.time() >= until:
             return replicas
         await asyncio.sleep(ASK_SECONDS)
 
