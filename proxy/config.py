@@ -157,6 +157,19 @@ class Settings(BaseModel):
         default_factory=lambda: profile_file(DEFAULT_PROFILE),
         description="Your policy file, or a folder of policy files; default: the profile alone.",
     )
+    policy_source: Literal["file", "pushed"] = Field(
+        "file", description="Which policy counts: that of the files, or the one that `interlock policy push` signed."
+    )
+    policy_keys: UserPath | None = Field(
+        None,
+        description="Public keys whose pushed policies count: a PEM file or a folder; default: keys/policy-public.",
+    )
+    canary_window: Seconds = Field(300, description="Seconds over which a canary is compared with the stable version.")
+    canary_calls: int = Field(50, ge=1, description="Calls that each of the two must have decided before they are.")
+    canary_denials: float = Field(
+        0.1, gt=0, le=1, description="How far the share of denials may be above the stable version's: 0.1 is 10 points."
+    )
+    canary_errors: float = Field(0.1, gt=0, le=1, description="The same for the share of calls that end in an error.")
     state_dir: UserPath = Field(
         default_factory=lambda: Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state") / "interlock",
         description="Folder for the CA, keys, tokens and the audit log.",

@@ -98,6 +98,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
         *("proxy.store", "proxy.identity", "proxy.gate.tool_pins", "proxy.twophase.keys", "proxy.twophase.tokens"),
         *("proxy.config", "proxy.system", *CORE),
     ),
+    "proxy.rollout": ("proxy.policy", "proxy.audit.signing_keys", "proxy.system", *CORE),
     "proxy.trace": ("proxy.sandbox", "proxy.egress.dns", *CORE),
     "proxy.stdio": ("proxy.gate", "proxy.wire", "proxy.trace", "proxy.sandbox", *CORE),
     "proxy.learn": ("proxy.sandbox", "proxy.trace.capability", "proxy.system.terminal_text", *CORE),
@@ -112,7 +113,8 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "proxy.admin_api": ("proxy.twophase", "proxy.identity", *CORE),
     "proxy.console": (
         *("proxy.admin_api", "proxy.audit", "proxy.config", "proxy.identity", "proxy.policy", "proxy.redact"),
-        *("proxy.fleet.open_state", "proxy.gate.tool_pins", "proxy.store", "proxy.system", "proxy.twophase", *CORE),
+        *("proxy.fleet.open_state", "proxy.gate.tool_pins", "proxy.rollout", "proxy.store", "proxy.system"),
+        *("proxy.twophase", *CORE),
     ),
     "proxy.doctor": (
         *(
@@ -156,6 +158,7 @@ PURE = (
     *(f"proxy.probe.{name}" for name in ("findings", "observer", "declared_words", "texts", "comparison", "report")),
     *(f"proxy.probe.{name}" for name in ("sarif", "html_report", "learning")),
     "proxy.learn",
+    *(f"proxy.rollout.{name}" for name in ("step", "canary")),
     *(f"proxy.confine.{name}" for name in ("firewall", "file_view")),
     *(f"proxy.kubernetes.{name}" for name in ("pod", "admission")),
     *(

@@ -18,9 +18,10 @@ from pydantic import ValidationError
 from rich.text import Text
 from rich.tree import Tree
 
-from proxy.commands import decide, policy_compare, replay
+from proxy.commands import decide, policy_compare, policy_history, policy_push, replay
 from proxy.commands.audit.query import find_events
 from proxy.commands.options import AsJson, ConfigFile, OneLine, StateDir, trail_settings
+from proxy.commands.policy_tests import run_all_tests
 from proxy.commands.terminal import (
     count,
     format_json,
@@ -33,8 +34,6 @@ from proxy.commands.terminal import (
 )
 from proxy.core.model import Call
 from proxy.errors import PolicyError
-from proxy.flows.flow_tests import run_flow_tests
-from proxy.injection import find_passages
 from proxy.policy.detector_rules import lint_detectors
 from proxy.policy.explain import ConditionTrace, Explanation, RuleTrace, explain_act
 from proxy.policy.explain import explain as explain_call
@@ -43,16 +42,7 @@ from proxy.policy.load import PolicyFileError, PolicySource, compile_sources, lo
 from proxy.policy.observed import TestAct
 from proxy.policy.replay import recorded_call
 from proxy.policy.rule_parts import TestCall
-from proxy.policy.rule_tests import (
-    Coverage,
-    TestResult,
-    coverage,
-    run_act_tests,
-    run_incoming_tests,
-    run_policy_tests,
-    run_tests,
-)
-from proxy.policy.rules import EgressRule, PolicyFile, Rule, describe_coverage
+from proxy.policy.rules import PolicyFile, describe_coverage
 from proxy.redact import builtin
 from proxy.system.package_data import DEFAULT_PROFILE, profile_file
 
@@ -61,12 +51,21 @@ if TYPE_CHECKING:
 
     from proxy.config import Settings
     from proxy.policy.decide import CompiledPolicy
+    from proxy.policy.rule_tests import Coverage, TestResult
 
 app = typer.Typer(help="Check, test, explain and replay policies.", no_args_is_help=True)
 app.command("replay", epilog=replay.EPILOG)(replay.replay)
 app.command("decide", epilog=decide.EPILOG)(decide.decide)
 app.command("show", epilog=policy_compare.SHOW_EPILOG)(policy_compare.show)
 app.command("diff", epilog=policy_compare.DIFF_EPILOG)(policy_compare.diff)
+app.command("push", epilog=policy_push.PUSH_EPILOG)(policy_push.push)
+app.command("promote", epilog="Example:  interlock policy promote --note 'a day without complaints'")(
+    policy_push.promote
+)
+app.command("abort", epilog="Example:  interlock policy abort")(policy_push.abort)
+app.command("rollback", epilog=policy_push.ROLLBACK_EPILOG)(policy_push.rollback)
+app.command("history", epilog=policy_history.HISTORY_EPILOG)(policy_history.history)
+app.command("key", epilog=policy_history.KEY_EPILOG)(policy_history.key)
 
 PolicyPath = Annotated[
     Path | None, typer.Argument(help="Policy file, or a folder of policy files; default: the profile balanced.")
@@ -172,24 +171,7 @@ def _position(source: PolicySource, *steps: str | int) -> str:
 def run(path: PolicyPath = None, *, as_json: AsJson = False) -> None:
     """Run the tests in the policy files, and show which rules they cover."""
     sources = _load(_path(path), as_json=as_json)
-    rules: list[Rule] = [rule for source in sources for rule in source.content.call_rules]
-    egress: list[EgressRule] = [
-        rule for source in sources if source.content.egress for rule in source.content.egress.rules
-    ]
-    limits = [limit for source in sources for limit in source.content.limits]
-    tests = [test for source in sources for test in source.content.tests]
-    labels = [label for source in sources for label in source.content.labels]
-    flows = [flow for source in sources for flow in source.content.flows]
-    incoming = [rule for source in sources for rule in source.content.incoming]
-    observed = [rule for source in sources for rule in source.content.observed_rules]
-    results = (
-        *run_tests(rules, egress, limits),
-        *run_flow_tests(labels, flows),
-        *run_incoming_tests(incoming, find_passages),
-        *run_act_tests(observed),
-        *run_policy_tests(compile_sources(sources), tests),
-    )
-    covered = coverage([*rules, *egress, *limits, *flows, *incoming, *observed], results)
+    results, covered = run_all_tests(sources)
     failed = [result for result in results if not result.passed]
     if as_json:
         shown = [

@@ -97,6 +97,8 @@ def find_running(options: ProxyOptions, *, up: bool = False) -> FoundProxy:
 
 
 def _policy(running: run_file.RunningProxy) -> str | None:
+    if running.policy == "pushed":
+        return None  # it has no file of its own
     # A relative path is relative to the proxy's working directory, not to ours.
     path = Path(running.policy)
     try:

@@ -55,7 +55,7 @@ def replay(
         print_json_lines({"kind": "change", **asdict(change)} for change in outcome.changes)
         print_json_lines([{"kind": "summary", **outcome.data()}])
     else:
-        _show(outcome)
+        show_replay(outcome)
     # Not 1: a script must tell a policy that changes decisions from one that does not load.
     raise typer.Exit(EXIT_CHANGES if outcome.changes else 0)
 
@@ -73,7 +73,7 @@ def recorded_events(settings: Settings, since: float) -> Iterator[dict[str, Any]
             runner.run(opened.__aexit__(None, None, None))
 
 
-def _show(outcome: Replay) -> None:
+def show_replay(outcome: Replay) -> None:
     if outcome.changes:
         columns = ("time (UTC)", "was", "would be", "agent", "server", "tool or method", "call", "masked")
         table = LineTable(columns, whole=("time (UTC)", "call"))

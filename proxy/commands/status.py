@@ -97,7 +97,8 @@ def _workers(running: RunningProxy) -> str:
 
 def _problems(running: RunningProxy | None, audit: Backlog) -> Iterator[tuple[str, str]]:
     if running is not None and running.policy_problem is not None:
-        yield "POLICY PROBLEM", "the policy on disk is invalid; the version above stays in force."
+        what = "a newer policy cannot be used here" if running.policy == "pushed" else "the policy on disk is invalid"
+        yield "POLICY PROBLEM", f"{what}; the version above stays in force."
         yield "because", running.policy_problem
     if running is not None and running.fleet_problem is not None:
         yield "FLEET PROBLEM", running.fleet_problem

@@ -27,6 +27,7 @@ from proxy.console.policy_editor import (
     replace_text,
     versions,
 )
+from proxy.console.pushed_history import pushed_steps
 from proxy.console.schema_completion import completion_table
 from proxy.console.security import RefusedError
 from proxy.core.approvals import Role
@@ -86,6 +87,11 @@ class PolicyPage:
             action("/policy/save", self.save, Role.ADMIN),
         ]
 
+    @property
+    def _pushed(self) -> bool:
+        """Whether pushed versions count, and not the files that the editor shows."""
+        return self._console.settings.policy_source == "pushed"
+
     async def schema(self, _: Request) -> Response:
         return JSONResponse(self._schema)
 
@@ -96,7 +102,9 @@ class PolicyPage:
         text = version.text if version else file.text
         result = await self._try(file, text)
         said = "Saved. Workers load it within a second." if query.get("saved") else ""
-        values = {"version": version, "said": said, "rules": await self._rules()}
+        values: dict[str, Any] = {"version": version, "said": said, "rules": await self._rules()}
+        if self._pushed:
+            values["steps"] = await pushed_steps(self._console.settings, self._console.trail)
         return self._page(request, file, text, result, values)
 
     async def check(self, request: Request, form: Mapping[str, str]) -> Response:
@@ -105,6 +113,9 @@ class PolicyPage:
 
     async def save(self, request: Request, form: Mapping[str, str]) -> Response:
         file, text = self._read(form)
+        if self._pushed:
+            message = "The policy in force was pushed; this file does not count. Use interlock policy push."
+            raise RefusedError(409, "policy_pushed", message)
         if file.hindrance:
             raise RefusedError(409, "policy_not_writable", file.hindrance)
         check_unchanged(file, form.get("base", ""))
@@ -198,7 +209,8 @@ class PolicyPage:
             "problem": self._console.policy.problem,
             "in_force": self._console.policy.current().version[:12],
             "max_changes": MAX_CHANGES,
-            **dict.fromkeys(("version", "said", "refused", "rules")),
+            "pushed": self._pushed,
+            **dict.fromkeys(("version", "said", "refused", "rules", "steps")),
         }
         return self._console.renderer.page(request, "policy.html", {**shared, **values}, status)
 

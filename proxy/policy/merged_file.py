@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from proxy.policy.load import PolicySource
 
 _SETTINGS: Final = ("default", "metadata", "link_local", "private", "loopback", "secrets")
-_LISTS: Final = ("rules", "detectors", "suppressions", "tests")
+_LISTS: Final = ("rules", "limits", "labels", "flows", "incoming", "detectors", "suppressions", "tests")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,8 @@ def differences(before: dict[str, Any], after: dict[str, Any]) -> Iterator[Diffe
     yield from _fields("egress", "", first, second)
     yield from _rules("rule", before.get("rules", []), after.get("rules", []))
     yield from _rules("egress rule", before["egress"]["rules"], after["egress"]["rules"])
+    for kind, name in (("limit", "limits"), ("label", "labels"), ("flow", "flows"), ("incoming rule", "incoming")):
+        yield from _rules(kind, before.get(name, []), after.get(name, []))
     yield from _rules("detector", before.get("detectors", []), after.get("detectors", []))
 
 
@@ -84,7 +86,7 @@ def _told(rule: dict[str, Any] | None) -> str | None:
     if rule is None:
         return None
     action = " ".join(filter(None, (rule.get("action"), "(shadow)" if rule.get("mode") == "shadow" else "")))
-    return f"{action}, {rule['description']}" if rule.get("description") and action else action or rule["description"]
+    return ", ".join(filter(None, (action, rule.get("description")))) or "no description"
 
 
 def _fields(kind: str, name: str, old: dict[str, Any], new: dict[str, Any]) -> Iterator[Difference]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
 
@@ -35,19 +36,72 @@ def describe_refusal(problem: str) -> str:
     return f"{first}{others}; the old policy stays in force"
 
 
-class LivePolicy:
-    """Holds the policy in force. Raises PolicyError where the first one is bad.
+class PolicyOrigin(Protocol):
+    """Where the policy comes from."""
 
-    `prepare` builds whatever must change together with the policy and returns the function that
-    puts it in force; where it raises, the policy is bad. It runs in a thread while the proxy
-    serves. `parsed` keeps what the files were parsed to, for later starts. `also` are files beside
-    those of `path`. `on_change` is called
-    after each reload, whether it succeeded or not.
-    """
+    shown: str  # for people
+    poll_seconds: float  # between two looks at whether it changed
+
+    def stamp(self) -> object:
+        """Return what changes whenever the policy may have."""
+
+    def load(self) -> CompiledPolicy:
+        """Return the policy. Raises PolicyError."""
+
+    def taken(self, policy: CompiledPolicy, stamp: Any) -> object:
+        """Say that `policy` is in force now, `stamp` having been taken before it was loaded; return its stamp."""
+
+
+class PolicyFiles:
+    """A policy file or a folder of them, with the files that they include, and `also` files beside them."""
+
+    poll_seconds = POLL_SECONDS
 
     def __init__(
         self,
         path: Path,
+        *,
+        book: KnownDetectors | None = None,
+        home: str | None = None,
+        parsed: ParsedFiles | None = None,
+        also: Sequence[Path] = (),
+    ) -> None:
+        self.shown = str(path)
+        self._path = path
+        self._also = tuple(also)
+        self._book = book
+        self._home = home
+        self._parsed = parsed
+        self._included: Sequence[Path] = ()
+
+    def stamp(self) -> tuple[Stamp, Stamp]:
+        try:
+            own = _stamp((*policy_files(self._path), *self._also))
+        except PolicyError:
+            own = ()
+        return own, _stamp(self._included)
+
+    def load(self) -> CompiledPolicy:
+        return load_policy(self._path, self._book, parsed=self._parsed, home=self._home, also=self._also)
+
+    def taken(self, policy: CompiledPolicy, stamp: Any) -> object:
+        # Which files are included is known once they are loaded, so these are stamped after it, and the others before.
+        self._included = policy.files
+        return stamp[0], _stamp(self._included)
+
+
+class LivePolicy:
+    """Holds the policy in force. Raises PolicyError where the first one is bad.
+
+    `origin` is a path, or whatever else a policy comes from. `prepare` builds whatever must change together with the
+    policy and returns the function that puts it in force; where it raises, the policy is bad. It runs in a thread while
+    the proxy serves. `parsed` keeps what the files were parsed to, for later starts. `also` are files beside those of
+    the path. `on_change` is called after each reload, whether it succeeded or not.
+    """
+
+    def __init__(
+        self,
+        origin: Path | PolicyOrigin,
         on_change: Callable[[], None] = lambda: None,
         *,
         prepare: Callable[[CompiledPolicy], Callable[[], None]] = lambda _: lambda: None,
@@ -56,30 +110,29 @@ class LivePolicy:
         parsed: ParsedFiles | None = None,
         also: Sequence[Path] = (),
     ) -> None:
-        self._path = path
-        self._also = tuple(also)
+        if isinstance(origin, PurePath):
+            origin = PolicyFiles(origin, book=book, home=home, parsed=parsed, also=also)
+        self._origin: PolicyOrigin = origin
         self.on_change = on_change
         self._prepare = prepare
-        self._book = book
-        self._home = home
-        self._parsed = parsed
         self.quiet = False  # where another process says what became of a reload
         self._requested = asyncio.Event()
-        self._stamp = self._fingerprint()
+        # Stamped before the files are read: a change in between is seen as one.
+        self._stamp = self._origin.stamp()
         self._policy, adopt = self._load()
         # A C function that reads the attribute: every call asks for the policy in force several times.
         self.current: Callable[[], CompiledPolicy] = partial(getattr, self, "_policy")
         adopt()
-        self._stamp = (self._stamp[0], self._included_stamp())
+        self._stamp = self._origin.taken(self._policy, self._stamp)
         self.problem: str | None = None
 
     def request_reload(self) -> None:
-        """Make `watch` load the files again, whether they changed or not."""
+        """Make `watch` load the policy again, whether it changed or not."""
         self._requested.set()
 
     async def reload(self) -> bool:
-        """Load the files again, in a thread, and return whether they are in force; a bad policy changes nothing."""
-        self._stamp = self._fingerprint()
+        """Load the policy again, in a thread, and return whether it is in force; a bad policy changes nothing."""
+        self._stamp = self._origin.stamp()
         before = self._policy.version
         try:
             self._take(await asyncio.to_thread(self._load))
@@ -91,7 +144,7 @@ class LivePolicy:
             log.exception(describe_refusal(self.problem))
         else:
             if self._policy.version != before:
-                self._say("info", "policy in force", path=str(self._path), version=self._policy.version)
+                self._say("info", "policy in force", path=self._origin.shown, version=self._policy.version)
         self.on_change()
         return self.problem is None
 
@@ -99,8 +152,8 @@ class LivePolicy:
         getattr(log, "debug" if self.quiet else level)(event, **said)
 
     def reload_if_changed(self) -> None:
-        """Load the files again if they changed: what `watch` does, for a process without an event loop."""
-        stamp = self._fingerprint()
+        """Load the policy again if it changed: what `watch` does, for a process without an event loop."""
+        stamp = self._origin.stamp()
         if stamp == self._stamp:
             return
         self._stamp = stamp
@@ -113,32 +166,20 @@ class LivePolicy:
         policy, adopt = ready
         adopt()
         self._policy, self.problem = policy, None
-        self._stamp = (self._stamp[0], self._included_stamp())
+        self._stamp = self._origin.taken(policy, self._stamp)
 
     def _load(self) -> Ready:
-        policy = load_policy(self._path, self._book, parsed=self._parsed, home=self._home, also=self._also)
+        policy = self._origin.load()
         return policy, self._prepare(policy)
 
     async def watch(self) -> None:
-        """Reload whenever the files change or a reload is requested. Runs until cancelled."""
+        """Reload whenever the policy changes or a reload is requested. Runs until cancelled."""
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._requested.wait(), POLL_SECONDS)
-            if self._requested.is_set() or self._fingerprint() != self._stamp:
+                await asyncio.wait_for(self._requested.wait(), self._origin.poll_seconds)
+            if self._requested.is_set() or self._origin.stamp() != self._stamp:
                 self._requested.clear()
                 await self.reload()
-
-    def _fingerprint(self) -> tuple[Stamp, Stamp]:
-        try:
-            own = _stamp((*policy_files(self._path), *self._also))
-        except PolicyError:
-            own = ()
-        return own, self._included_stamp()
-
-    def _included_stamp(self) -> Stamp:
-        # Which files are included is known once they are loaded, so these are stamped after it, and the others before.
-        policy: CompiledPolicy | None = getattr(self, "_policy", None)
-        return _stamp(policy.files if policy is not None else ())
 
 
 def _stamp(files: Sequence[Path]) -> Stamp:

@@ -77,21 +77,29 @@ class HealthReport:
         silent = [str(s.number) for s in self._slots if s.serves and self._counters.silence(s.number) > SILENT_SECONDS]
         if silent:
             yield "silent", f"no heartbeat for {SILENT_SECONDS:.0f} s from worker {', '.join(silent)}"
-        reports = self.reports()
-        if problem := next((report.policy_problem for report in reports if report.policy_problem), None):
-            yield "policy", f"the policy on disk is invalid; the previous one stays in force: {problem}"
-        if problem := next((report.log_problem for report in reports if report.log_problem), None):
-            yield "audit_log", f"the audit log cannot be written: {problem}"
-        if problem := next((report.store_problem for report in reports if report.store_problem), None):
-            yield "two_phase", f"calls of two-phase rules are refused, since the store cannot be used: {problem}"
-        if problem := next((report.fleet_problem for report in reports if report.fleet_problem), None):
-            yield "fleet", problem
+        yield from self._reported()
+        yield from self._behind_store()
+
+    def _reported(self) -> Iterator[tuple[str, str]]:
+        """Yield what workers say of themselves: of each kind, what the first of them says."""
+        pushed = self._settings.policy_source == "pushed"
+        policy = "a newer policy cannot be used here" if pushed else "the policy on disk is invalid"
+        two_phase = "calls of two-phase rules are refused, since the store cannot be used"
+        for name, field, said in (
+            ("policy", "policy_problem", f"{policy}; the previous one stays in force: "),
+            ("audit_log", "log_problem", "the audit log cannot be written: "),
+            ("two_phase", "store_problem", f"{two_phase}: "),
+            ("fleet", "fleet_problem", ""),
+        ):
+            if problem := next(filter(None, (getattr(report, field) for report in self.reports())), None):
+                yield name, f"{said}{problem}"
+
+    def _behind_store(self) -> Iterator[tuple[str, str]]:
         backlog, limit = self._read_backlog(), self._settings.ready_lag
         if backlog.lag_seconds is not None and backlog.lag_seconds > limit:
             why = f" ({'; '.join(backlog.problems)})" if backlog.problems else ""
             lag = f"the oldest of {count(backlog.events, 'event')} waits for {backlog.lag_seconds:.0f} s"
             yield "store", f"{lag}, which is more than ready_lag ({limit:g} s){why}"
-
         for sink in backlog.sinks:
             if sink.required and (sink.lag_seconds or 0.0) > limit:
                 yield f"sink {sink.name}", f"{_behind(sink)}, which is more than ready_lag ({limit:g} s)"

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from proxy.config import Settings
     from proxy.fleet.open_state import Fleet
     from proxy.policy.decide import CompiledPolicy
+    from proxy.rollout.pushed_policy import PushedPolicy
 
 MASK_KEY_BYTES = 32
 CACHE_KEY_BYTES = 32
@@ -34,6 +35,7 @@ class Preloaded:
     policy: LivePolicy
     masker: LiveMasker
     fleet: Fleet | None = None
+    pushed: PushedPolicy | None = None  # where the policy comes from, unless from files
 
 
 def open_masker(state_dir: Path) -> LiveMasker:
@@ -49,16 +51,21 @@ def preload(settings: Settings, home: str | None = None) -> Preloaded:
     Queries.load_all()
     # First: it brings the fleet's keys into the folder, which all that follows reads.
     fleet = start_fleet(settings, os.environ)
-    masker = open_masker(settings.state_dir)
+    masker, parsed = open_masker(settings.state_dir), policy_cache(settings)
+    pushed = None
+    if settings.policy_source == "pushed":
+        from proxy.runtime.pushed_start import open_pushed  # noqa: PLC0415  for those who push
+
+        pushed = open_pushed(settings, parsed, home)
     policy = LivePolicy(
-        settings.policy,
+        pushed or settings.policy,
         prepare=lambda policy: _prepare(policy, masker, settings.state_dir),
         book=builtin(),
-        parsed=policy_cache(settings),
+        parsed=parsed,
         home=home,
         also=settings.profile_files,
     )
-    return Preloaded(policy, masker, fleet)
+    return Preloaded(policy, masker, fleet, pushed)
 
 
 def policy_cache(settings: Settings) -> SealedCache:

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("interlock.supervisor")
 
 TICK_SECONDS: Final = 1.0
+PUSHED: Final = "pushed"  # in the run file, in place of a path
 HALT_SIGNAL: Final = signal.SIGUSR1
 # After the drain, so long may a worker take to write its last events before it is killed.
 STOP_SECONDS: Final = 15.0
@@ -365,7 +366,7 @@ class Supervisor:
             listen=format_address(self._listening.addresses[0]),
             mode=settings.mode,
             ca=str(self._authority.certificate_file),
-            policy=str(settings.policy),
+            policy=str(settings.policy) if settings.policy_source == "file" else PUSHED,
             profile=settings.profile,
             # While workers reload one after the other, the policy before is the one that all of them had.
             policy_version=versions.pop() if len(versions) == 1 else before,

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from proxy.gate.halts import ActiveHalts
     from proxy.metrics.counters import WorkerCounters
     from proxy.notify.notifier import Notifier
+    from proxy.runtime.policy_follower import PolicyFollower
     from proxy.store.database import Database
     from proxy.twophase.sampler import Sampler
 
@@ -106,6 +107,7 @@ class Components:
         timed = self._database if counters is None else TimedDatabase(self._database, counters)
         self.store = Proposals(timed)
         self.fleet = self._open_fleet(settings, preloaded.fleet)
+        self.follower = self._open_follower(preloaded)
         self.sampler = _open_sampler(settings)
         self.operators = OperatorTokens(settings.state_dir)
         if preloaded.fleet is None:  # a fleet has its own: another here would be one that no other replica knows
@@ -126,7 +128,7 @@ class Components:
         speaks = self._lead and self._server is None
         report = FleetReport(settings, fleet, lambda: self.policy.current().version, lambda: self.problem)
         # Policies that are pushed come to one replica after the other on purpose, and are verified when they come.
-        from_files = getattr(settings, "policy_source", "file") == "file"
+        from_files = settings.policy_source == "file"
         store = FleetStore(self._database)
         return FleetWatcher(fleet, store, report.replica if speaks else None, same_policy=from_files)
 
@@ -134,7 +136,32 @@ class Components:
     def problem(self) -> str | None:
         """Why this process is not ready, as far as it knows itself."""
         fleet = self.fleet.problem if self.fleet is not None else None
-        return fleet or self.policy.problem or self.audit.problem or self.store_problem
+        return fleet or self.policy_problem or self.audit.problem or self.store_problem
+
+    def _open_follower(self, preloaded: Preloaded) -> PolicyFollower | None:
+        """Return what follows pushed policies, where they count; it sees every event from here on."""
+        if preloaded.pushed is None:
+            return None
+        from proxy.runtime.policy_follower import TallySink  # noqa: PLC0415  for those who push
+        from proxy.runtime.pushed_start import open_follower  # noqa: PLC0415
+
+        in_force = self.policy.current
+        follower = open_follower(
+            self._settings, self._database, preloaded.pushed, self.sink, lambda: in_force().version
+        )
+        self.sink = TallySink(self.sink, follower.tally)
+        return follower
+
+    async def _follow(self) -> None:
+        if self.follower is not None:
+            from proxy.runtime.pushed_start import follow  # noqa: PLC0415  for those who push
+
+            await follow(self._settings, self.follower, lead=self._lead)
+
+    @property
+    def policy_problem(self) -> str | None:
+        """Why the policy in force is not the newest one."""
+        return self.policy.problem or (self.follower.problem if self.follower is not None else None)
 
     def _open_two_phase(self, settings: Settings, catalog: ToolCatalog, console: str | None) -> TwoPhase:
         keys = open_keys(settings, os.environ)
@@ -179,7 +206,8 @@ class Components:
         halts = (self.halt_watcher.watch(), self._hear())
         limits = self.limits.maintain_forever()
         fleet = [self.fleet.watch()] if self.fleet is not None else []
-        await asyncio.gather(self.policy.watch(), pins, *sweeps, *halts, limits, self._try_store(), *notices, *fleet)
+        others = (limits, self._try_store(), self._follow())
+        await asyncio.gather(self.policy.watch(), pins, *sweeps, *halts, *others, *notices, *fleet)
 
     async def _hear(self) -> None:
         """Hear from Postgres what changed. One process of a state folder does: the others see its files."""

@@ -182,7 +182,7 @@ class Worker:
             await asyncio.sleep(0.005)
 
     def _report(self) -> None:
-        version, problem = self.policy.current().version, self.policy.problem
+        version, problem = self.policy.current().version, self.components.policy_problem
         self._context.channel.report(
             WorkerStatus(
                 version,

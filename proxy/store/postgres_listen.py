@@ -74,6 +74,11 @@ class PostgresListener:
         self.listening = False  # whether notifications are known to arrive
         self.problem: str | None = None  # why not, where this process should listen
 
+    @property
+    def ours(self) -> bool:
+        """Whether this process is the one of its replica that listens, or tries to."""
+        return self._turn.ours
+
     async def run(self) -> None:
         """Listen, connect again, and have everything read again in time. Runs until cancelled."""
         try:

@@ -142,7 +142,7 @@ def test_a_change_while_the_first_policy_loads_is_not_missed(path: Path, monkeyp
 
     monkeypatch.setattr(reloader, "load_policy", slow)
     live = LivePolicy(path)
-    assert live._fingerprint() != live._stamp
+    assert live._origin.stamp() != live._stamp
 
 
 async def test_what_goes_with_a_policy_is_prepared_aside_and_put_in_force_with_it(path: Path) -> None:
@@ -205,8 +205,8 @@ async def test_a_change_of_an_included_file_is_loaded(tmp_path):
     (tmp_path / "inner.yaml").write_text("version: 1\n")
     (tmp_path / "policy.yaml").write_text("version: 1\ndefault: allow\ninclude: [inner.yaml]\n")
     live = LivePolicy(tmp_path / "policy.yaml")
-    assert live._fingerprint() == live._stamp
+    assert live._origin.stamp() == live._stamp
     (tmp_path / "inner.yaml").write_text("version: 1\nrules: [{id: new, action: deny, tools: [t]}]\n")
-    assert live._fingerprint() != live._stamp
+    assert live._origin.stamp() != live._stamp
     assert await live.reload()
     assert [*live.current().rules] == ["new"]

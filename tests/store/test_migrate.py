@@ -152,8 +152,8 @@ def test_they_are_given_in_order_with_name_and_text(tmp_path: Path) -> None:
     assert len({migration.checksum for migration in found}) == 2
 
 
-@pytest.mark.parametrize("names", [["0002_a"], ["0001_a", "0003_b"], ["0001_a", "0001_b"], ["1_a"], ["a"], ["0001-a"]])
-def test_a_gap_a_double_or_an_odd_name_is_refused(names: list[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize("names", [["0000_a"], ["0001_a", "0001_b"], ["1_a"], ["a"], ["0001-a"]])
+def test_a_double_or_an_odd_name_is_refused(names: list[str], tmp_path: Path) -> None:
     for name in names:
         (tmp_path / f"{name}.sql").write_text("")
     with pytest.raises(ValueError, match=r"_name\.sql"):

@@ -19,11 +19,20 @@ from proxy.system.package_data import sql_dir
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = {file.stem: parse_queries(file.read_text()) for file in sorted((sql_dir() / "queries").glob("*.sql"))}
-STORE = ("proposals", "notices", "halts", "flows", "events", "chain", "trail")  # SQL that both databases take
-SQLITE = (*STORE, "events_sqlite", "log", "shared_calls", "exported_events", "limits_sqlite")
+STORE = (
+    "proposals",
+    "notices",
+    "halts",
+    "flows",
+    "events",
+    "chain",
+    "trail",
+    "rollout",
+)  # SQL that both databases take
+SQLITE = (*STORE, "events_sqlite", "log", "shared_calls", "exported_events", "limits_sqlite", "clock_sqlite")
 POSTGRES = (
     *(*STORE, "events_postgres", "proposals_postgres", "migrations", "doctor"),
-    *("limits_postgres", "listen_postgres", "fleet"),
+    *("limits_postgres", "listen_postgres", "fleet", "clock_postgres"),
 )
 # What the statements with parts are composed of, for each of their parts one that is well formed.
 PARTS = {
@@ -124,7 +133,7 @@ def sqlite() -> dict[str, apsw.Connection]:
     log.execute((sql_dir() / "log.sql").read_text())
     shared.execute((sql_dir() / "shared_calls.sql").read_text())
     return {"log": log, "shared_calls": shared, "exported_events": exported, "limits_sqlite": limits} | dict.fromkeys(
-        (*STORE, "events_sqlite"), store
+        (*STORE, "events_sqlite", "clock_sqlite"), store
     )
 
 

@@ -89,6 +89,7 @@ injector*)
 stop*) real "$@" --state-dir "$(mktemp -d)" ;;  # the world's own is needed by later blocks
 "call "*) real "$@" || case $? in 3 | 4) ;; *) exit 1 ;; esac ;;  # 3: refused, 4: the stand-in has no such tool
 doctor*) real "$@" || [ $? = 1 ] ;;  # what it finds is the machine's
+"policy abort"*) real "$@" || [ $? = 1 ] ;;  # the page has promoted the canary already
 "probe"* | "policy replay"*) real "$@" || [ $? = 3 ] ;;  # 3: it ran, and found something
 *) real "$@" ;;
 esac

@@ -1,0 +1,2 @@
+-- name: store_clock
+SELECT unixepoch('subsec');
