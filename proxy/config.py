@@ -162,6 +162,12 @@ class Settings(BaseModel):
     agent_auth: Literal["optional", "required"] = Field(
         "optional", description="Whether callers need an agent's token."
     )
+    identity: UserPath | None = Field(
+        None, description="File that names who vouches for agents beside their own tokens: OIDC, Kubernetes, SPIFFE."
+    )
+    external: UserPath | None = Field(
+        None, description="File that names the services, such as OPA, that external rules ask."
+    )
     operator_listen: Annotated[str, AfterValidator(_listen)] | None = Field(
         None, description="TCP address of the admin API, in addition to its unix socket."
     )

@@ -10,8 +10,7 @@ roles: {claim: groups, admin: [sre-leads], approver: [sre], viewer: [staff]}
 from __future__ import annotations
 
 from pathlib import Path  # noqa: TC003  pydantic reads annotations when it runs
-from typing import TYPE_CHECKING, Annotated, Any, Final, Self
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from ruamel.yaml import YAML
@@ -19,27 +18,11 @@ from ruamel.yaml.error import YAMLError
 
 from proxy.core.approvals import Role
 from proxy.errors import ConfigError
+from proxy.identity.issuer_http import check_issuer
 from proxy.system.secret_files import read_private
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
-
-
-def check_url(value: str) -> str:
-    """Return a URL that may be asked. Raises ValueError for one without TLS, except of this machine."""
-    parts = urlsplit(value)
-    safe = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOOPBACK)
-    if not parts.hostname or parts.username is not None or parts.fragment or not safe or not value.isprintable():
-        raise ValueError("write an https:// URL without a user name; http:// is for this machine alone")
-    return value
-
-
-def _issuer(value: str) -> str:
-    if "?" in value:
-        raise ValueError("an issuer has no query")
-    return check_url(value)
 
 
 class RoleMap(BaseModel):
@@ -75,7 +58,7 @@ class OidcSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    issuer: Annotated[str, AfterValidator(_issuer)]
+    issuer: Annotated[str, AfterValidator(check_issuer)]
     client_id: str = Field(min_length=1, max_length=256)
     client_secret_file: Path | None = None
     operator: str = Field("sub", min_length=1)

@@ -22,6 +22,7 @@ from proxy.gate.limits import CallLimits
 from proxy.gate.tool_catalog import ToolCatalog
 from proxy.gate.two_phase import TwoPhase
 from proxy.identity.token_file import OperatorTokens
+from proxy.policy.rules import ExternalRule
 from proxy.runtime.halt_watcher import HaltWatcher, read_halts
 from proxy.runtime.pin_watcher import watch_approvals
 from proxy.runtime.preload import Preloaded, preload
@@ -46,7 +47,9 @@ if TYPE_CHECKING:
     from proxy.core.halts import Halt
     from proxy.core.interfaces import EventSink, SharedCalls
     from proxy.core.limits import LimitStore
+    from proxy.external.client import Services
     from proxy.gate.halts import ActiveHalts
+    from proxy.identity.verifier import AgentVerifier
     from proxy.notify.notifier import Notifier
     from proxy.store.database import Database
     from proxy.twophase.sampler import Sampler
@@ -104,6 +107,8 @@ class Components:
         self.halt_watcher = HaltWatcher(halts, self.halt_file, self.halt_store, self._halts_changed)
         self.notifier = _open_notifier(settings, self._database, self.two_phase)
         self.marks = open_marks(settings, self._database)
+        self.services = open_services(settings)
+        self._tell_of_services()
         self.gate = self._open_gate(settings, catalog, halts, shared_calls)
 
     def _open_two_phase(self, settings: Settings, catalog: ToolCatalog, console: str | None) -> TwoPhase:
@@ -135,6 +140,7 @@ class Components:
             limits=self.limits,
             halts=halts,
             flows=OpenFlows(self.policy.current, self.marks, flow_key(settings, os.environ)),
+            services=self.services,
         )
 
     async def check(self) -> None:
@@ -181,12 +187,22 @@ class Components:
         await self.limits.close()
         await self.two_phase.close()
         await self.marks.close()
+        if self.services is not None:
+            await self.services.close()
         if self.sampler is not None:
             await self.sampler.close()
         await asyncio.to_thread(self.audit.close)
 
+    def _tell_of_services(self) -> None:
+        """Log which services rules ask that the settings do not name: calls that need them are refused."""
+        known = self.services.names if self.services is not None else frozenset()
+        for rule in self.policy.current().rules.values():
+            if self._lead and isinstance(rule, ExternalRule) and rule.service not in known:
+                log.warning("a rule asks a service that the settings do not name", rule=rule.id, service=rule.service)
+
     def _policy_reloaded(self) -> None:
         self._on_reload()
+        self._tell_of_services()
         if self.policy.problem is None:
             self._tools_changed(None)
 
@@ -212,6 +228,27 @@ def open_limits(settings: Settings, database: Database) -> LimitStore:
     from proxy.store.limit_store_postgres import PostgresLimits  # noqa: PLC0415  for those who have Postgres
 
     return PostgresLimits(database)
+
+
+def open_services(settings: Settings) -> Services | None:
+    """Return what asks services that rules name; None where the settings name none. Raises ConfigError."""
+    if settings.external is None:
+        return None
+    from proxy.external.client import Services  # noqa: PLC0415  for those who have services
+    from proxy.external.settings import load_external  # noqa: PLC0415
+
+    return Services(load_external(settings.external))
+
+
+def open_verifier(settings: Settings) -> AgentVerifier | None:
+    """Return what verifies agents by the providers of the settings; None without any. Raises ConfigError."""
+    if settings.identity is None:
+        return None
+    from proxy.identity.settings import load_identity  # noqa: PLC0415  for those who have providers
+    from proxy.identity.verifier import AgentVerifier  # noqa: PLC0415
+
+    found = load_identity(settings.identity, settings.default_agent)
+    return AgentVerifier(found) if found is not None else None
 
 
 def flow_key(settings: Settings, environ: Mapping[str, str]) -> bytes:
