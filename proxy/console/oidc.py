@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
 import secrets
 import time
 from dataclasses import dataclass
@@ -14,17 +13,16 @@ from urllib.parse import quote, urlencode
 from proxy.console.id_token import Expected, OidcError, UnknownKeyError, verify_id_token
 from proxy.errors import ConfigError
 from proxy.identity.issuer_http import UnreachableError, UnreadableAnswerError, ask_json, check_url
+from proxy.identity.oidc_settings import person_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from proxy.console.oidc_settings import OidcSettings
-    from proxy.core.approvals import Role
+    from proxy.identity.oidc_settings import OidcSettings, Person
 
 CALLBACK: Final = "/login/oidc/callback"
 KEPT_SECONDS: Final = 3600.0
 REFRESH_SECONDS: Final = 10.0
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+|-]{0,127}")
 _ENDPOINTS: Final = ("authorization_endpoint", "token_endpoint", "jwks_uri")
 
 
@@ -40,14 +38,6 @@ class Attempt:
     nonce: str
     verifier: str
     next: str
-
-
-@dataclass(frozen=True, slots=True)
-class Person:
-    """Who signed in, and the role that the claims give."""
-
-    name: str
-    role: Role
 
 
 @dataclass(slots=True)
@@ -95,17 +85,10 @@ class OidcClient:
             raise OidcError("the issuer did not sign you in")
         answer = await self._exchange(found, query["code"], attempt.verifier)
         claims = await self._verify(answer.get("id_token", ""), attempt.nonce, found["jwks_uri"])
-        return self._person(claims)
-
-    def _person(self, claims: dict[str, Any]) -> Person:
-        name, role = claims.get(self._settings.operator), self._settings.roles.role(claims)
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise OidcError(f"the claim {self._settings.operator!r} names no operator")
-        if self._settings.operator == "email" and claims.get("email_verified") is not True:
-            raise OidcError("the issuer has not verified your e-mail address")
-        if role is None:
-            raise OidcError("your account has no role here")
-        return Person(name, role)
+        try:
+            return person_of(claims, self._settings)
+        except ValueError as error:
+            raise OidcError(str(error)) from error
 
     async def _verify(self, token: str, nonce: str, jwks: str) -> dict[str, Any]:
         expected = Expected(self._settings.issuer, self._settings.client_id, nonce)

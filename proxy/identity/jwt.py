@@ -35,6 +35,10 @@ _SEGMENT: Final = re.compile(r"[A-Za-z0-9_-]+")
 _FOREIGN: Final = frozenset({"crit", "b64", "zip", "enc"})
 
 
+_PRIMES: Final = (11, 13, 17, 19, 37, 53, 61, 71, 73, 79, 97, 103, 107, 109, 127, 151, 157)
+_POWERS: Final = {prime: frozenset(pow(65537, power, prime) for power in range(prime)) for prime in _PRIMES}
+
+
 class TokenError(CredentialError):
     """A token that is refused: a reason code, and a sentence that says why without quoting the token."""
 
@@ -145,7 +149,7 @@ class _Key:
         from joserfc import jws  # noqa: PLC0415  for those who use signed tokens alone
 
         if self.is_weak:
-            raise TokenError("token_key", "the issuer's key is too short")
+            raise TokenError("token_key", "the issuer's key is too short, or weak in another way")
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # Of EdDSA's name, which issuers use: it is what is verified.
@@ -236,5 +240,12 @@ def _import(entry: dict[str, Any], uses: Iterable[str]) -> _Key | None:
 
 def _is_strong(key: Any) -> bool:
     public = key.public_key
-    exponent = public.public_numbers().e
-    return bool(MIN_RSA_BITS <= public.key_size <= MAX_RSA_BITS and exponent > 2 and exponent % 2)
+    numbers = public.public_numbers()
+    sound = MIN_RSA_BITS <= public.key_size <= MAX_RSA_BITS and numbers.e > 2 and numbers.e % 2
+    return bool(sound) and not is_guessable(numbers.n)
+
+
+def is_guessable(modulus: int) -> bool:
+    """Return whether a modulus looks like those of chips whose keys can be computed (ROCA, CVE-2017-15361)."""
+    # Such a modulus is a power of 65537 by every small prime; another one is that by chance in one of 2**28 cases.
+    return all(modulus % prime in powers for prime, powers in _POWERS.items())

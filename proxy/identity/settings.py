@@ -82,7 +82,8 @@ class OidcProvider(_Tokens):
     """An issuer of OpenID Connect or OAuth tokens."""
 
     type: Literal["oidc"]
-    agent: str = Field("sub", min_length=1)
+    agent: Texts = ("sub",)
+    """The claim that names the agent; of several, the name has all values with / between them."""
     types: Annotated[tuple[str, ...], BeforeValidator(_as_list)] = ()
     """The `typ` that tokens must have, such as at+jwt."""
 

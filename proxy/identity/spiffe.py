@@ -66,8 +66,11 @@ def read_roots(data: bytes) -> list[x509.Certificate]:
     """Return the roots in a bundle. Raises ValueError."""
     if data.lstrip()[:1] != b"{":
         return x509.load_pem_x509_certificates(data)
-    keys = _listed(data, "x509-svid")
-    return [x509.load_der_x509_certificate(base64.b64decode(key["x5c"][0], validate=True)) for key in keys]
+    try:
+        first = [base64.b64decode(key["x5c"][0], validate=True) for key in _listed(data, "x509-svid")]
+    except (KeyError, IndexError, TypeError) as error:
+        raise ValueError("a root of the bundle has no certificate") from error
+    return [x509.load_der_x509_certificate(der) for der in first]
 
 
 def read_jwt_keys(data: bytes) -> KeySet:

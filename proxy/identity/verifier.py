@@ -11,7 +11,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy.core.identity import Identity, actors_of
+from proxy.core.identity import ACTOR, Identity, actors_of
 from proxy.core.model import Principal
 from proxy.identity import spiffe, token_review
 from proxy.identity.jwt import TokenError, TokenRules, UnknownKeyError, check_claims, parse_token
@@ -224,14 +224,26 @@ def _agent_name(claims: dict[str, Any], provider: Provider) -> str:
         raise TokenError("token_claims", str(error)) from error
     if isinstance(provider, SpiffeProvider):
         return str(claims["sub"])  # of its trust domain, or it would be nobody's
-    claim = "sub"
     if isinstance(provider, KubernetesProvider):
         account = _ACCOUNT.fullmatch(str(claims.get("sub", "")))
-        value: Any = f"{account[1]}/{account[2]}" if account else None
-    else:
-        # Who calls is the actor; whom it acts for is the subject (RFC 8693, 4.1).
-        claim = provider.agent
-        value = claims["act"].get(claim, claims["act"]["sub"]) if acting else claims.get(claim)
+        return _named(provider, "sub", f"{account[1]}/{account[2]}" if account else None)
+    if len(provider.agent) > 1:
+        values = [_value(claims, claim) for claim in provider.agent]
+        # A value with the sign between them could pass for two others, and an empty one for none.
+        plain = all(isinstance(one, str) and one and "/" not in one for one in values)
+        return _named(provider, " and ".join(provider.agent), "/".join(map(str, values)) if plain else None)
+    (claim,) = provider.agent
+    # Who calls is the actor; whom it acts for is the subject (RFC 8693, 4.1).
+    value = claims["act"].get(claim, claims["act"]["sub"]) if acting else _value(claims, claim)
+    return _named(provider, claim, value)
+
+
+def _value(claims: dict[str, Any], claim: str) -> Any:
+    act = claims.get("act")
+    return act.get("sub") if claim == ACTOR and isinstance(act, dict) else claims.get(claim)
+
+
+def _named(provider: Provider, claim: str, value: Any) -> str:
     if not isinstance(value, str) or not _PRINTABLE.fullmatch(value) or len(value) > MAX_NAME:
         raise TokenError("token_claims", f"its claim {claim!r} names no agent")
     return f"{provider.name}:{value}"

@@ -10,8 +10,8 @@ import pytest
 
 from proxy.console.id_token import OidcError
 from proxy.console.oidc import IssuerDownError, OidcClient
-from proxy.console.oidc_settings import OidcSettings, RoleMap
 from proxy.identity import issuer_http
+from proxy.identity.oidc_settings import OidcSettings, RoleMap
 from tests.support.oidc_issuer import CLIENT, Issuer, start_issuer
 
 URL = "https://console.example.com"

@@ -125,38 +125,6 @@ def now() -> int:
     return int(time.time())
 
 
-REFUSED: dict[str, tuple[str, Any]] = {
-    "expired": ("token_expired", lambda issuer: agent_token(issuer, exp=now() - 1)),
-    "not yet valid": ("token_early", lambda issuer: agent_token(issuer, nbf=now() + 600)),
-    "of the future": ("token_early", lambda issuer: agent_token(issuer, iat=now() + 600)),
-    "without an end": ("token_claims", lambda issuer: agent_token(issuer, exp=None)),
-    "for somebody else": ("token_audience", lambda issuer: agent_token(issuer, aud="grafana")),
-    "for nobody": ("token_audience", lambda issuer: agent_token(issuer, aud=None)),
-    "of another issuer": ("token_issuer", lambda issuer: agent_token(issuer, iss="https://evil.example.com")),
-    "by no key": ("token_malformed", lambda issuer: forge({"alg": "none"}, agent_claims(issuer))),
-    "by no key, with a signature": (
-        "token_algorithm",
-        lambda issuer: forge({"alg": "none"}, agent_claims(issuer), lambda _: b"x"),
-    ),
-    "by the public key as a secret": ("token_algorithm", lambda issuer: confused(issuer)),
-    "by a key of its own": (
-        "token_signature",
-        lambda issuer: jwt.encode({"alg": "RS256", "kid": issuer.key.kid}, agent_claims(issuer), new_key()),
-    ),
-    "by a key that it brings along": ("token_key", lambda issuer: bringing_a_key(issuer)),
-    "by a key in a file": ("token_key", lambda issuer: agent_token(issuer, {"kid": "../../../dev/null"})),
-    "by a key in a query": ("token_key", lambda issuer: agent_token(issuer, {"kid": "x' UNION SELECT 'k"})),
-    "with a header that must be known": (
-        "token_malformed",
-        lambda issuer: forge({"alg": "RS256", "crit": ["x"], "x": 1}, agent_claims(issuer), lambda _: b"x"),
-    ),
-    "a claim twice": ("token_malformed", lambda issuer: twice(issuer)),
-    "huge": ("token_too_large", lambda issuer: agent_token(issuer, padding="x" * 20_000)),
-    "a name with a line break": ("token_claims", lambda issuer: agent_token(issuer, sub="a\nb")),
-    "no token": ("token_malformed", lambda _: "abc"),
-}
-
-
 def confused(issuer: Issuer) -> str:
     import hmac
 
@@ -180,6 +148,38 @@ def twice(issuer: Issuer) -> str:
     head = encode(json.dumps({"alg": "RS256", "kid": issuer.key.kid}).encode())
     claims = json.dumps(agent_claims(issuer))[:-1] + ',"sub":"admin"}'
     return f"{head}.{encode(claims.encode())}.{encode(b'x')}"
+
+
+REFUSED: dict[str, tuple[str, Any]] = {
+    "expired": ("token_expired", lambda issuer: agent_token(issuer, exp=now() - 1)),
+    "not yet valid": ("token_early", lambda issuer: agent_token(issuer, nbf=now() + 600)),
+    "of the future": ("token_early", lambda issuer: agent_token(issuer, iat=now() + 600)),
+    "without an end": ("token_claims", lambda issuer: agent_token(issuer, exp=None)),
+    "for somebody else": ("token_audience", lambda issuer: agent_token(issuer, aud="grafana")),
+    "for nobody": ("token_audience", lambda issuer: agent_token(issuer, aud=None)),
+    "of another issuer": ("token_issuer", lambda issuer: agent_token(issuer, iss="https://evil.example.com")),
+    "by no key": ("token_malformed", lambda issuer: forge({"alg": "none"}, agent_claims(issuer))),
+    "by no key, with a signature": (
+        "token_algorithm",
+        lambda issuer: forge({"alg": "none"}, agent_claims(issuer), lambda _: b"x"),
+    ),
+    "by the public key as a secret": ("token_algorithm", confused),
+    "by a key of its own": (
+        "token_signature",
+        lambda issuer: jwt.encode({"alg": "RS256", "kid": issuer.key.kid}, agent_claims(issuer), new_key()),
+    ),
+    "by a key that it brings along": ("token_key", bringing_a_key),
+    "by a key in a file": ("token_key", lambda issuer: agent_token(issuer, {"kid": "../../../dev/null"})),
+    "by a key in a query": ("token_key", lambda issuer: agent_token(issuer, {"kid": "x' UNION SELECT 'k"})),
+    "with a header that must be known": (
+        "token_malformed",
+        lambda issuer: forge({"alg": "RS256", "crit": ["x"], "x": 1}, agent_claims(issuer), lambda _: b"x"),
+    ),
+    "a claim twice": ("token_malformed", twice),
+    "huge": ("token_too_large", lambda issuer: agent_token(issuer, padding="x" * 20_000)),
+    "a name with a line break": ("token_claims", lambda issuer: agent_token(issuer, sub="a\nb")),
+    "no token": ("token_malformed", lambda _: "abc"),
+}
 
 
 @pytest.mark.parametrize("case", REFUSED)

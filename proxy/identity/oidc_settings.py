@@ -9,8 +9,10 @@ roles: {claim: groups, admin: [sre-leads], approver: [sre], viewer: [staff]}
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
 from pathlib import Path  # noqa: TC003  pydantic reads annotations when it runs
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from ruamel.yaml import YAML
@@ -23,6 +25,11 @@ from proxy.system.secret_files import read_private
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+|-]{0,127}")
+_CLAIM: Final = re.compile(r"\{([^{}]+)\}")
+_GLOB: Final = re.compile(r"[*?\[]")
 
 
 class RoleMap(BaseModel):
@@ -65,6 +72,8 @@ class OidcSettings(BaseModel):
     scopes: tuple[str, ...] = ("openid", "profile", "email")
     roles: RoleMap
     ca_file: Path | None = None
+    agents: tuple[str, ...] = ()
+    """Globs of agents that run on behalf of who signs in; {sub} stands for a claim of that person's."""
 
     def secret(self) -> str | None:
         """Return the client's secret; None for a public client. Raises ConfigError where it cannot be used."""
@@ -77,6 +86,39 @@ class OidcSettings(BaseModel):
         if not text:
             raise ConfigError(f"client_secret_file {str(self.client_secret_file)!r} is empty")
         return text
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Who signed in, the role that the claims give, and the agents that run on this person's behalf."""
+
+    name: str
+    role: Role
+    runs: frozenset[str] = frozenset()
+
+
+def person_of(claims: Mapping[str, Any], settings: OidcSettings) -> Person:
+    """Return who the claims of a verified token name. Raises ValueError where they name no operator."""
+    name, role = claims.get(settings.operator), settings.roles.role(claims)
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ValueError(f"the claim {settings.operator!r} names no operator")
+    if settings.operator == "email" and claims.get("email_verified") is not True:
+        raise ValueError("the issuer has not verified your e-mail address")
+    if role is None:
+        raise ValueError("your account has no role here")
+    return Person(name, role, frozenset(_filled(pattern, claims) for pattern in settings.agents))
+
+
+def _filled(pattern: str, claims: Mapping[str, Any]) -> str:
+    """Return a glob with claims in it, in which a claim's own `*` stands for itself."""
+
+    def value(match: re.Match[str]) -> str:
+        found = claims.get(match[1])
+        if not isinstance(found, str) or not found:
+            raise ValueError(f"your account has no claim {match[1]!r}, which says which agents are yours")
+        return _GLOB.sub(r"[\g<0>]", found)
+
+    return _CLAIM.sub(value, pattern)
 
 
 def load_oidc(path: Path | None, console_url: str | None) -> OidcSettings | None:
