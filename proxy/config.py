@@ -40,6 +40,7 @@ AGENT_TOKEN_ENV = "INTERLOCK_AGENT_TOKEN"  # noqa: S105
 SECRET_VARIABLES = frozenset({COMMIT_SECRET, SAMPLER_KEY, OPERATOR_TOKEN_ENV, AGENT_TOKEN_ENV})
 # Orchestrators pass secrets as files; a variable is visible in /proc and to every child process.
 DATABASE_URL_FILE = "INTERLOCK_DATABASE_URL_FILE"
+AGENT_TOKEN_FILE = "INTERLOCK_AGENT_TOKEN_FILE"  # noqa: S105  a variable's name
 MAX_WORKERS = 64
 CONFIG_FILE = Path("interlock.yaml")
 _LISTEN = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^:\[\]]+):(?P<port>\d{1,5})")
@@ -385,7 +386,12 @@ def _read_file(path: Path | None, environ: Mapping[str, str]) -> tuple[Path, dic
 def _read_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for variable, text in environ.items():
-        if not variable.startswith(ENV_PREFIX) or variable in {CONFIG_ENV, DATABASE_URL_FILE, *SECRET_VARIABLES}:
+        if not variable.startswith(ENV_PREFIX) or variable in {
+            CONFIG_ENV,
+            DATABASE_URL_FILE,
+            AGENT_TOKEN_FILE,
+            *SECRET_VARIABLES,
+        }:
             continue
         name = _known(variable.removeprefix(ENV_PREFIX).lower(), f"environment variable {variable}")
         if name in LISTS:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from proxy.identity.jwt import ALGORITHMS, KeySet, TokenError, TokenRules, check_claims, parse_token
 from proxy.identity.jwt import UnknownKeyError as UnknownTokenKeyError
+from proxy.identity.operator_verifier import check_party
 
 OLDEST_SECONDS: Final = 600
 
@@ -36,6 +37,7 @@ def verify_id_token(token: str, keys: Any, expected: Expected, now: float) -> di
         parsed = parse_token(token)
         _key_set(keys).verify(parsed)
         check_claims(parsed, TokenRules(expected.issuer, [expected.client_id], ALGORITHMS), now)
+        check_party(parsed.claims, expected.client_id)
     except UnknownTokenKeyError as error:
         raise UnknownKeyError(f"the ID token cannot be used: {error.detail}") from error
     except TokenError as error:
@@ -59,11 +61,3 @@ def _check_login(claims: dict[str, Any], expected: Expected, now: float) -> None
         raise OidcError("the ID token is of another login")
     if not isinstance(claims.get("sub"), str) or not claims["sub"]:
         raise OidcError("the ID token names nobody")
-    check_party(claims, expected.client_id)
-
-
-def check_party(claims: dict[str, Any], client_id: str) -> None:
-    """Raise OidcError for a token of several that does not say that it was made for us."""
-    several = isinstance(claims.get("aud"), list) and len(claims["aud"]) > 1
-    if (several or "azp" in claims) and claims.get("azp") != client_id:
-        raise OidcError("the ID token was made for somebody else")

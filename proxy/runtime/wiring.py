@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from proxy.core.limits import LimitStore
     from proxy.external.client import Services
     from proxy.gate.halts import ActiveHalts
+    from proxy.identity.operator_verifier import OperatorVerifier
     from proxy.identity.verifier import AgentVerifier
     from proxy.notify.notifier import Notifier
     from proxy.store.database import Database
@@ -249,6 +250,17 @@ def open_verifier(settings: Settings) -> AgentVerifier | None:
 
     found = load_identity(settings.identity, settings.default_agent)
     return AgentVerifier(found) if found is not None else None
+
+
+def open_operator_verifier(settings: Settings) -> OperatorVerifier | None:
+    """Return what verifies operators' own tokens; None where no issuer signs them in. Raises ConfigError."""
+    if settings.console_oidc is None:
+        return None
+    from proxy.identity.oidc_settings import load_oidc  # noqa: PLC0415  for those who have an issuer
+    from proxy.identity.operator_verifier import OperatorVerifier  # noqa: PLC0415
+
+    found = load_oidc(settings.console_oidc, settings.console_url)
+    return OperatorVerifier(found) if found is not None else None
 
 
 def flow_key(settings: Settings, environ: Mapping[str, str]) -> bytes:

@@ -39,7 +39,7 @@ from proxy.errors import ConfigError
 from proxy.identity.ca import Authority
 from proxy.identity.token_file import AgentTokens
 from proxy.metrics.counters import CONNECTIONS, STREAMS, UNDER_WAY, CountingSink, WorkerCounters
-from proxy.runtime.wiring import Components, open_verifier
+from proxy.runtime.wiring import Components, open_operator_verifier, open_verifier
 from proxy.runtime.worker_process import Channel, WorkerStatus
 from proxy.store.shared_calls import SharedCalls
 from proxy.system.secret_files import read_or_make_key
@@ -110,6 +110,7 @@ class Worker:
             settings.state_dir,
             listeners=context.listeners,
             halts=HaltControl(self.components.halt_store, self.components.halt_file, self.components.sink),
+            verifier=open_operator_verifier(settings),
         )
         self.connections = ConnectionGuard(
             self.gate,

@@ -115,6 +115,15 @@ def test_who_acts_and_for_whom_are_both_recorded_and_rules_name_either(world: Wo
     assert event["detail"]["identity"]["act"] == ["billing-bot", "gateway"]
 
 
+def test_the_trail_is_asked_by_claims(world: World) -> None:
+    world.call(agent_token(world.issuer, sub="carol", act={"sub": "reporter"}, groups=["finance", "eu"]))
+    world.interlock.events()
+    for claim, found in (("groups=eu", 1), ("sub=carol", 1), ("act.sub=reporter", 1), ("groups=e", 0), ("sub=eu", 0)):
+        done = world.interlock.cli("audit", "query", "--agent", "okta:reporter", "--claim", claim, "--json")
+        assert (done.returncode, len(done.stdout.splitlines())) == (0, found), (claim, done.stderr)
+    assert "write groups=sre" in world.interlock.cli("audit", "query", "--claim", "groups").stderr
+
+
 def test_egress_rules_name_a_claim(world: World) -> None:
     with world.client(agent_token(world.issuer, groups=["interns"])) as http:
         assert http.request("DELETE", f"{world.server.url}/echo").status_code == 403
