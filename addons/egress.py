@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from mitmproxy.connection import Client
     from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 
+    from proxy.core.identity import Identity
     from proxy.gate.gate import Gate
 
 log = structlog.get_logger("interlock.egress")
@@ -34,6 +35,7 @@ CONFINED = "Interlock-Confined"
 class _Caller(NamedTuple):
     host: str
     agent: str
+    identity: Identity | None = None
 
 
 class _Claim(NamedTuple):
@@ -44,6 +46,7 @@ class _Claim(NamedTuple):
     method: str
     addresses: tuple[str, ...]
     agent: str
+    identity: Identity | None = None
 
 
 class _Judged(NamedTuple):
@@ -145,10 +148,11 @@ class Egress:
             claim.agent,
             judged_inside,
             confined=self._confined.get(flow.client_conn),
+            identity=claim.identity,
         )
         judgement = await self._guard.judge(request, proven=claim.proven)
         if judgement.allowed:
-            destination.callers.add(_Caller(claim.host, claim.agent))
+            destination.callers.add(_Caller(claim.host, claim.agent, claim.identity))
             if claim.proven and claim.addresses and not judged_inside:  # so no name was resolved
                 destination.judged = _Judged(claim, judgement.decision)
         return judgement.decision
@@ -176,10 +180,13 @@ class Egress:
             raise LookupError(f"no request was judged for {host}:{port}")
         # One connection may carry the requests of several names and agents: it is opened if all of them may use it,
         # to the addresses that are left after the last.
-        for caller in sorted(callers):
+        for caller in sorted(callers, key=lambda caller: caller[:2]):
             confined = self._confined.get(data.client)
             request = EgressRequest(
-                caller.host, port, None, addresses, caller.agent, judged_inside=True, confined=confined
+                *(caller.host, port, None, addresses, caller.agent),
+                judged_inside=True,
+                confined=confined,
+                identity=caller.identity,
             )
             decision, addresses = await self._guard.judge(request)
             if decision.outcome is not Outcome.ALLOW:
@@ -191,7 +198,7 @@ class Egress:
             data.server.error = f"{host} leads to no address"
 
     def _refused(self, caller: _Caller, port: int, decision: Decision) -> str:
-        context = Context(Principal(caller.agent), f"{caller.host}:{port}", egress=decision)
+        context = Context(Principal(caller.agent, identity=caller.identity), f"{caller.host}:{port}", egress=decision)
         return self._gate.plain_requests.refuse_egress("connection_refused", context).text
 
     def server_connected(self, data: ServerConnectionHookData) -> None:
@@ -211,4 +218,5 @@ def _claim(flow: http.HTTPFlow, destination: _Destination) -> _Claim:
     literal = host != request.host and flows.is_address(request.host)
     # A request may reuse any open connection to its host, so it is judged by the addresses of all of them.
     addresses = (request.host,) if literal else tuple(sorted(set(destination.open.values())))
-    return _Claim(host, proven, request.method, addresses, flows.principal(flow).agent)
+    caller = flows.principal(flow)
+    return _Claim(host, proven, request.method, addresses, caller.agent, caller.identity)

@@ -44,6 +44,7 @@ KEK_ENV = "INTERLOCK_KEK"
 SECRET_VARIABLES = frozenset({COMMIT_SECRET, SAMPLER_KEY, OPERATOR_TOKEN_ENV, AGENT_TOKEN_ENV, KEK_ENV})
 # Orchestrators pass secrets as files; a variable is visible in /proc and to every child process.
 DATABASE_URL_FILE = "INTERLOCK_DATABASE_URL_FILE"
+AGENT_TOKEN_FILE = "INTERLOCK_AGENT_TOKEN_FILE"  # noqa: S105  a variable's name
 MAX_WORKERS = 64
 CONFIG_FILE = Path("interlock.yaml")
 _LISTEN = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^:\[\]]+):(?P<port>\d{1,5})")
@@ -192,6 +193,12 @@ class Settings(BaseModel):
     default_agent: str = Field("agent", min_length=1, max_length=64, description="Name for a caller without a token.")
     agent_auth: Literal["optional", "required"] = Field(
         "optional", description="Whether callers need an agent's token."
+    )
+    identity: UserPath | None = Field(
+        None, description="File that names who vouches for agents beside their own tokens: OIDC, Kubernetes, SPIFFE."
+    )
+    external: UserPath | None = Field(
+        None, description="File that names the services, such as OPA, that external rules ask."
     )
     operator_listen: Annotated[str, AfterValidator(_listen)] | None = Field(
         None, description="TCP address of the admin API, in addition to its unix socket."
@@ -425,7 +432,12 @@ def _read_file(path: Path | None, environ: Mapping[str, str]) -> tuple[Path, dic
 def _read_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for variable, text in environ.items():
-        if not variable.startswith(ENV_PREFIX) or variable in {CONFIG_ENV, DATABASE_URL_FILE, *SECRET_VARIABLES}:
+        if not variable.startswith(ENV_PREFIX) or variable in {
+            CONFIG_ENV,
+            DATABASE_URL_FILE,
+            AGENT_TOKEN_FILE,
+            *SECRET_VARIABLES,
+        }:
             continue
         name = _known(variable.removeprefix(ENV_PREFIX).lower(), f"environment variable {variable}")
         if name in LISTS:

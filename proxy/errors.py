@@ -6,7 +6,8 @@ InterlockError
 ├── ReasonError            refused for a stable reason code (docs/reason-codes.md)
 │   ├── WireError          bytes that are not one well-formed message
 │   ├── PhaseError         a proposal or a commit is refused
-│   └── LimitError         a limit of the policy has no room for a call
+│   ├── LimitError         a limit of the policy has no room for a call
+│   └── CredentialError    an agent's token or certificate is refused; `detail` does not quote it
 ├── AuditUnavailableError  the durable log did not take an event, so nothing may be forwarded
 ├── StartError             a server's program cannot be started; `code` is the exit code that shells use
 ├── TracingError           strace is missing or may not trace; the message says what to allow
@@ -50,6 +51,9 @@ class PhaseError(ReasonError): ...
 
 
 class LimitError(ReasonError): ...
+
+
+class CredentialError(ReasonError): ...
 
 
 class AuditUnavailableError(InterlockError): ...

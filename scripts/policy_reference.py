@@ -32,6 +32,8 @@ TITLES = {
     "DenyRule": "Rule: deny",
     "RedactRule": "Rule: redact",
     "TwoPhaseRule": "Rule: two_phase",
+    "ExternalRule": "Rule: external",
+    "ClaimMatch": "Agents by a claim",
     "ObservedRule": "Rule: on observed",
     "ActTest": "Test of a rule on observed",
     "TestAct": "Act of a test",

@@ -260,7 +260,7 @@ class Lane:
         return (
             not parts.connections.stopping
             and self._is_free(template)
-            and parts.identity.is_still(context.principal, lesson.credentials)
+            and parts.identity.is_still(context.principal, lesson.credentials, self._client)
             and context.egress is not None
             and parts.egress.holds(self._client, lesson.address, context.egress)
             and not parts.http.mcp.is_legacy(context.server, lesson.path, lesson.judged.head)

@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from proxy.core.approvals import Operator
 from proxy.core.ids import new_id
 from proxy.core.model import AuditEvent
-from proxy.errors import ConfigError
+from proxy.errors import ConfigError, CredentialError
 
 if TYPE_CHECKING:
     from starlette.types import Scope
 
-    from proxy.core.approvals import Operator, Role
+    from proxy.core.approvals import Role
     from proxy.core.interfaces import EventSink
+    from proxy.identity.operator_verifier import OperatorVerifier
     from proxy.identity.token_file import OperatorTokens
 
 log = structlog.get_logger("interlock.operators")
@@ -64,8 +66,10 @@ class OperatorAuth:
         sink: EventSink,
         name: ListenerName | None = None,
         wrong_token_seconds: float | None = None,
+        verifier: OperatorVerifier | None = None,
     ) -> None:
         self._tokens = tokens
+        self._verifier = verifier
         self._sink = sink
         self._name = name
         self._pause = WRONG_TOKEN_SECONDS if wrong_token_seconds is None else wrong_token_seconds
@@ -82,10 +86,25 @@ class OperatorAuth:
         except (ConfigError, OSError) as error:
             log.exception("cannot read the operators", error=str(error))
             raise ApiError(503, "operators_unavailable", "the operators cannot be read; see the proxy's log") from error
+        if operator is None and self._verifier is not None and token.count(".") == 2:
+            operator = await self._by_issuer(self._verifier, token)
         if operator is None:
             await self._reject(scope, token)
             raise ApiError(401, "operator_auth", "an operator's token is needed: Authorization: Bearer ilo_…")
         return operator
+
+    async def _by_issuer(self, verifier: OperatorVerifier, token: str) -> Operator | None:
+        """Return the operator that an issuer's token names; as in the console, with the lower of two roles."""
+        try:
+            found = await verifier.operator(token)
+        except CredentialError as error:
+            log.warning("an operator's token is refused", reason=error.reason, why=error.detail)
+            return None
+        own = self._tokens.named(found.name)
+        if own is None:
+            return found
+        role = found.role if own.role.includes(found.role) else own.role
+        return Operator(found.name, role, own.agents | found.agents)
 
     async def _reject(self, scope: Scope, token: str) -> None:
         detail = {

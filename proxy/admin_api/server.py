@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from proxy.admin_api.halts import HaltControl
     from proxy.core.interfaces import EventSink
+    from proxy.identity.operator_verifier import OperatorVerifier
     from proxy.identity.token_file import OperatorTokens
     from proxy.twophase.review import ProposalReview
 
@@ -41,9 +42,11 @@ class AdminApiServer:
         listen: tuple[str, int] | None = None,
         listeners: Listeners | None = None,
         halts: HaltControl | None = None,
+        verifier: OperatorVerifier | None = None,
     ) -> None:
         """Prepare to serve; with `listeners`, on sockets that other workers serve too and the supervisor closes."""
         self._halts = halts
+        self._verifier = verifier
         self._review = review
         self._tokens = tokens
         self._sink = sink
@@ -66,8 +69,11 @@ class AdminApiServer:
         # A server per listener: a crowd of connections on TCP does not keep operators from the unix socket.
         if listeners.tcp is not None:
             name = ListenerName(listeners.host, listeners.addresses[0][1])
-            self._served.append(self._serve(listeners.tcp, OperatorAuth(self._tokens, self._sink, name)))
-        self._served.append(self._serve(listeners.unix, OperatorAuth(self._tokens, self._sink)))
+            self._served.append(self._serve(listeners.tcp, self._auth(name)))
+        self._served.append(self._serve(listeners.unix, self._auth(None)))
+
+    def _auth(self, name: ListenerName | None) -> OperatorAuth:
+        return OperatorAuth(self._tokens, self._sink, name, verifier=self._verifier)
 
     def _serve(self, sock: socket.socket, auth: OperatorAuth) -> _LazyServer:
         return _LazyServer(sock, self._review, auth, self._halts)

@@ -77,6 +77,8 @@ class Filter:
     rule: str | None = None  # the rule that decided
     # Path and value: `options.depth` and `3`. It matches as text, or as the number, true, false or null it is.
     arguments: tuple[tuple[str, str], ...] = ()
+    # Claim and value, of those that events carry; `sub`, `iss` and `act.sub` are always there.
+    claims: tuple[tuple[str, str], ...] = ()
     text: str | None = None  # in a name, the reason or the arguments, in upper or lower case
     without: tuple[tuple[str, int], ...] = ()  # writers and numbers: what one wrote past its number does not match
 

@@ -217,3 +217,11 @@ def time_of(prefix: str) -> tuple[float, float] | None:
     first, last = (int(digits.ljust(12, rest), 16) / 1000 for rest in "0f")
     # Generously: an event of a call may come days after the id of the call was made.
     return (first - DAY, last + 7 * DAY) if first > DAY and last < MAX_TIME - 7 * DAY else None
+
+
+def claim_path(claim: str) -> tuple[tuple[str, ...], bool]:
+    """Return where an event's detail has a claim, and whether its values are a list there."""
+    told = {"sub": "subject", "iss": "issuer", "provider": "provider", "act.sub": "act"}
+    if claim in told:
+        return ("identity", told[claim]), claim == "act.sub"
+    return ("identity", "claims", claim), True

@@ -23,7 +23,7 @@ from proxy.audit.event import (
     ToolStats,
     Written,
 )
-from proxy.audit.event_columns import MAX_NAME, PoisonError, clean, time_of
+from proxy.audit.event_columns import MAX_NAME, PoisonError, claim_path, clean, time_of
 from proxy.errors import StoreRefusedError
 
 if TYPE_CHECKING:
@@ -245,6 +245,9 @@ class Events(abc.ABC):
             else:
                 made.clauses.append(f"{name} = {made.bind(wanted)}")
         made.clauses.extend(self._has_argument(made, path, value) for path, value in where.arguments)
+        for name, value in where.claims:
+            path, listed = claim_path(name)
+            made.clauses.append(self._has_claim(made, path, clean(value)[:MAX_NAME], listed=listed))
         if where.text is not None:
             made.clauses.append(self._has_text(made, clean(where.text)[:MAX_NAME]))
         return made
@@ -258,6 +261,10 @@ class Events(abc.ABC):
     async def _fetch(self, name: str, conditions: Conditions, **parts: str) -> Sequence[Row]:
         sql = self.sql.compose(name, conditions=str(conditions), **parts)
         return await self.database.fetch(sql, *conditions.values)
+
+    @abc.abstractmethod
+    def _has_claim(self, conditions: Conditions, path: Sequence[str], value: str, *, listed: bool) -> str:
+        """Return the condition that an event's detail has a text at a path, or in a list there."""
 
     @abc.abstractmethod
     async def prepare(self, now: float) -> None:

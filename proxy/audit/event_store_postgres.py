@@ -70,6 +70,10 @@ class PostgresEvents(Events):
             fits = [f"arguments @> {conditions.bind(json.dumps(_nest(parts, one)))}::jsonb" for one in encoded(value)]
         return f"({' OR '.join(fits)})"
 
+    def _has_claim(self, conditions: Conditions, path: Sequence[str], value: str, *, listed: bool) -> str:
+        wanted = _nest(path, [value] if listed else value)
+        return self.sql.compose("has_claim", wanted=conditions.bind(json.dumps(wanted)))
+
 
 def _joined(texts: Iterable[str | None]) -> str:
     return SEPARATOR.join([text or "" for text in texts])

@@ -84,6 +84,10 @@ class SqliteEvents(Events):
         fits = [_equals(conditions, mark, one) for mark in marks for one in encoded(value)]
         return f"({' OR '.join(fits)})"
 
+    def _has_claim(self, conditions: Conditions, path: Sequence[str], value: str, *, listed: bool) -> str:  # noqa: ARG002
+        at = "$" + "".join(f".{json.dumps(part, ensure_ascii=False)}" for part in path)
+        return self.sql.compose("has_claim", path=conditions.bind(at), value=conditions.bind(value))
+
 
 def _paths(parts: Sequence[str]) -> Iterator[str]:
     """Return the JSON paths that may be meant: a number is an index of a list, or a name."""

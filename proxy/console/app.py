@@ -101,7 +101,7 @@ class ConsoleApp:
         secret = request.state.secret = self._console.site.session_secret(request, request.state.base)
         session = self._console.sessions.find(secret, seen=path not in _UNATTENDED) if secret else None
         if session is not None:
-            person = self._console.operators.signed_in(session.operator, session.granted)
+            person = self._console.operators.signed_in(session.operator, session.granted, session.runs)
             if person is None:
                 raise RefusedError(401, "no_session", "Log in first.")
             request.state.session = session

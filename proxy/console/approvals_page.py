@@ -117,7 +117,7 @@ def _hindrance(one: JsonObject, me: Me) -> str:
     """Return why this operator cannot approve a proposal; empty where nothing hinders."""
     if not me.approves:
         return "You are a viewer: an approver or an admin decides."
-    if one["own"] == "refuse" and one["principal"] in me.person.agents:
+    if one["own"] == "refuse" and me.person.runs(one["principal"]):
         return f"You run the agent {one['principal']}, and the rule wants somebody else to approve. You may reject."
     given: Any = one["approved_by"]
     if any(approval["operator"] == me.operator for approval in given):

@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import hashlib
-import json
-import re
 import secrets
-import ssl
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode
 
 from proxy.console.id_token import Expected, OidcError, UnknownKeyError, verify_id_token
-from proxy.console.oidc_settings import check_url
 from proxy.errors import ConfigError
+from proxy.identity.issuer_http import UnreachableError, UnreadableAnswerError, ask_json, check_url
+from proxy.identity.oidc_settings import person_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from proxy.console.oidc_settings import OidcSettings
-    from proxy.core.approvals import Role
+    from proxy.identity.oidc_settings import OidcSettings, Person
 
 CALLBACK: Final = "/login/oidc/callback"
 KEPT_SECONDS: Final = 3600.0
 REFRESH_SECONDS: Final = 10.0
-ASK_SECONDS: Final = 5.0
-MAX_ANSWER: Final = 1 << 20
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+|-]{0,127}")
 _ENDPOINTS: Final = ("authorization_endpoint", "token_endpoint", "jwks_uri")
 
 
@@ -45,14 +38,6 @@ class Attempt:
     nonce: str
     verifier: str
     next: str
-
-
-@dataclass(frozen=True, slots=True)
-class Person:
-    """Who signed in, and the role that the claims give."""
-
-    name: str
-    role: Role
 
 
 @dataclass(slots=True)
@@ -100,17 +85,10 @@ class OidcClient:
             raise OidcError("the issuer did not sign you in")
         answer = await self._exchange(found, query["code"], attempt.verifier)
         claims = await self._verify(answer.get("id_token", ""), attempt.nonce, found["jwks_uri"])
-        return self._person(claims)
-
-    def _person(self, claims: dict[str, Any]) -> Person:
-        name, role = claims.get(self._settings.operator), self._settings.roles.role(claims)
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise OidcError(f"the claim {self._settings.operator!r} names no operator")
-        if self._settings.operator == "email" and claims.get("email_verified") is not True:
-            raise OidcError("the issuer has not verified your e-mail address")
-        if role is None:
-            raise OidcError("your account has no role here")
-        return Person(name, role)
+        try:
+            return person_of(claims, self._settings)
+        except ValueError as error:
+            raise OidcError(str(error)) from error
 
     async def _verify(self, token: str, nonce: str, jwks: str) -> dict[str, Any]:
         expected = Expected(self._settings.issuer, self._settings.client_id, nonce)
@@ -164,29 +142,12 @@ class OidcClient:
     async def _ask(
         self, method: str, address: str, form: dict[str, str] | None = None, headers: dict[str, str] | None = None
     ) -> tuple[int, Any]:
-        import httpx2  # noqa: PLC0415  large, and for those who use OIDC alone
-
-        body = b""
-        headers = {"Accept": "application/json", "Accept-Encoding": "identity", **(headers or {})}
         try:
-            # No redirects: one could take the code and the secret elsewhere.
-            async with (
-                asyncio.timeout(ASK_SECONDS),
-                httpx2.AsyncClient(verify=self._trust(), follow_redirects=False, trust_env=False) as client,
-                client.stream(method, address, data=form, headers=headers) as response,
-            ):
-                async for chunk in response.aiter_bytes():
-                    body += chunk
-                    if len(body) > MAX_ANSWER:
-                        raise OidcError("the issuer's answer is too large")
-            return response.status_code, json.loads(body) if response.status_code == 200 else None
-        except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, OSError) as error:
-            raise IssuerDownError("the issuer cannot be reached") from error
-        except (ValueError, RecursionError) as error:
-            raise OidcError("the issuer's answer cannot be read") from error
-
-    def _trust(self) -> ssl.SSLContext:
-        return ssl.create_default_context(cafile=self._settings.ca_file)
+            return await ask_json(address, method, form=form, headers=headers, ca_file=self._settings.ca_file)
+        except UnreadableAnswerError as error:
+            raise OidcError(str(error)) from error
+        except UnreachableError as error:
+            raise IssuerDownError(str(error)) from error
 
 
 def _is_discovery(found: Any, issuer: str) -> bool:

@@ -72,7 +72,7 @@ class OidcPage:
         except OidcError as error:
             await self._console.door.refuse(request, f"OIDC: {error}")
             return self._failed(request, error)
-        session = self._console.sessions.open(person.name, person.role)
+        session = self._console.sessions.open(person.name, person.role, person.runs)
         assert session is not None
         response = self._console.renderer.page(
             request, "signed_in.html", {"next": self._console.site.base(session) + attempt.next}

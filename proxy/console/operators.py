@@ -30,8 +30,8 @@ class Operators:
         """Return an operator as the file has it now: a role that is taken away is gone from the next request on."""
         return self._tokens.named(name)
 
-    def signed_in(self, name: str, granted: Role | None) -> Operator | None:
-        """Return who is in a session; with `granted`, the role that an identity provider gave.
+    def signed_in(self, name: str, granted: Role | None, runs: frozenset[str] = frozenset()) -> Operator | None:
+        """Return who is in a session; with `granted`, the role that an identity provider gave, and who runs for them.
 
         Where the file has the name too, it is the same person, with the lower of both roles.
         """
@@ -39,5 +39,6 @@ class Operators:
         if granted is None:
             return own
         if own is None:
-            return Operator(name, granted)
-        return replace(own, role=granted if own.role.includes(granted) else own.role)
+            return Operator(name, granted, runs)
+        role = granted if own.role.includes(granted) else own.role
+        return replace(own, role=role, agents=own.agents | runs)

@@ -23,7 +23,6 @@ from proxy.console.door import Door
 from proxy.console.links import OneTimeLinks
 from proxy.console.live_feed import LiveFeed
 from proxy.console.oidc import OidcClient
-from proxy.console.oidc_settings import load_oidc
 from proxy.console.operators import Operators
 from proxy.console.passkey_file import PasskeyFile
 from proxy.console.passkeys import Passkeys
@@ -33,6 +32,7 @@ from proxy.console.security import Site
 from proxy.console.sessions import Sessions
 from proxy.console.trail import Trail
 from proxy.fleet.open_state import open_pins
+from proxy.identity.oidc_settings import load_oidc
 from proxy.identity.token_file import OperatorTokens
 from proxy.store.halt_file import HaltFile
 from proxy.store.halt_store import Halts

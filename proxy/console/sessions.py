@@ -34,6 +34,7 @@ class Session:
     # Of the operator's entry: an operator who was revoked and added again is another one. None: there is no entry.
     stamp: str | None
     granted: Role | None = None  # the role that an identity provider gave
+    runs: frozenset[str] = frozenset()  # the agents that it says run on the operator's behalf
 
 
 class Sessions:
@@ -53,7 +54,7 @@ class Sessions:
         self._longest = longest
         self._open: dict[str, Session] = {}
 
-    def open(self, operator: str, granted: Role | None = None) -> str | None:
+    def open(self, operator: str, granted: Role | None = None, runs: frozenset[str] = frozenset()) -> str | None:
         """Return the secret of a new session; None where there is no such operator, and nobody granted a role."""
         stamp = self._operators.stamp(operator)
         if stamp is None and granted is None:
@@ -62,7 +63,7 @@ class Sessions:
         if len(self._open) >= MAX_SESSIONS:
             del self._open[min(self._open, key=lambda key: self._open[key].seen)]
         secret, now = secrets.token_urlsafe(32), self._clock()
-        self._open[_hash(secret)] = Session(operator, now, now, secrets.token_urlsafe(32), stamp, granted)
+        self._open[_hash(secret)] = Session(operator, now, now, secrets.token_urlsafe(32), stamp, granted, runs)
         return secret
 
     def find(self, secret: str, *, seen: bool = True) -> Session | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -27,11 +28,15 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """A person with an operator's token. `agents` are those that run on this person's behalf."""
+    """A person with an operator's token. `agents` are those that run on this person's behalf: names, or globs."""
 
     name: str
     role: Role = Role.APPROVER
     agents: frozenset[str] = frozenset()
+
+    def runs(self, agent: str) -> bool:
+        """Return whether an agent runs on this person's behalf."""
+        return agent in self.agents or any(fnmatchcase(agent, pattern) for pattern in self.agents)
 
 
 @dataclass(frozen=True, slots=True)

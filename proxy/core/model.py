@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, dataclass_transform
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    from proxy.core.external import Ask, ExternalAnswer
     from proxy.core.flows import History
+    from proxy.core.identity import Identity
     from proxy.core.limits import Charge
     from proxy.core.proposals import RunningCommit, Terms
 
@@ -74,6 +76,8 @@ class Principal:
 
     agent: str
     authenticated: bool = False
+    identity: Identity | None = None
+    """Who vouches for the agent, and its claims, where a provider of the settings does."""
 
 
 @frozen()
@@ -155,6 +159,10 @@ class Call:
     hints: Hints = UNSAID
     history: History | None = None
     """What the agent did and read before, where a rule asks about that."""
+    identity: Identity | None = None
+    """What is proven of the agent beside its name."""
+    answers: Mapping[Ask, ExternalAnswer] | None = None
+    """What other services said of it; None where none was asked."""
 
 
 @frozen()
@@ -176,6 +184,8 @@ class EgressRequest:
     """Whether many other names of the same site were asked for shortly before."""
     confined: tuple[int, ...] | None = None
     """Ports of this machine that are open to a confined agent; None where the agent is not confined."""
+    identity: Identity | None = None
+    """What is proven of the agent beside its name."""
 
 
 class Outcome(StrEnum):
@@ -183,6 +193,8 @@ class Outcome(StrEnum):
 
     ALLOW = "allow"
     TWO_PHASE = "two_phase"
+    EXTERNAL = "external"
+    """Another service has to be asked first. Whoever does not ask it refuses."""
     DENY = "deny"
 
 
@@ -228,6 +240,8 @@ class Decision:
     """Of a two_phase: on what terms."""
     charges: tuple[Charge, ...] = ()
     """What the call costs of which budgets, where limits apply to it."""
+    asks: tuple[Ask, ...] = ()
+    """Which services have to be asked, and have not been."""
 
 
 @frozen()

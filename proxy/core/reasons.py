@@ -20,6 +20,9 @@ class Reason:
 
 _FORM = "Send one well-formed JSON-RPC 2.0 message in UTF-8; an unmodified MCP SDK always does."
 _PROPOSE = "Propose the call again, and commit with the token from the new answer."
+_ISSUER = "Get a token for this proxy from the agent's own issuer; do not use another agent's."
+_OPERATOR = "Tell the operator."
+_LATER = "Try again later; tell the operator if it lasts."
 _POLICY = "Reach the goal in another way that policy allows, or ask the user."
 
 REASONS: dict[str, Reason] = {
@@ -179,6 +182,28 @@ REASONS: dict[str, Reason] = {
         Reason("no_request", "No request arrived on the connection in time.", "Open it when needed.", retryable=True),
         Reason("protocol_change", "The server switches to a protocol other than WebSocket.", "Use HTTP or WebSocket."),
         Reason("agent_auth", "The proxy credentials are missing or wrong.", "Use this agent's token."),
+        Reason("token_malformed", "The agent's token is not a signed token in its one form.", _ISSUER),
+        Reason("token_too_large", "The agent's token is larger than any that is accepted.", _ISSUER),
+        Reason("token_algorithm", "The agent's token is signed in a way that is not accepted.", _ISSUER),
+        Reason("token_issuer", "No provider vouches for the issuer of the agent's token.", _ISSUER),
+        Reason("token_key", "The agent's token is signed with a key that its issuer does not list.", _ISSUER),
+        Reason("token_signature", "The signature of the agent's token is wrong.", _ISSUER),
+        Reason("token_audience", "The agent's token is for somebody else.", _ISSUER),
+        Reason("token_claims", "A claim of the agent's token is missing, or cannot be used.", _ISSUER),
+        Reason("token_expired", "The agent's token has expired.", "Get a new token, and connect again."),
+        Reason("token_early", "The agent's token is not valid yet.", "Try again when it is.", retryable=True),
+        Reason("token_revoked", "The cluster does not take the agent's token any more.", _ISSUER),
+        Reason("client_certificate", "The client's certificate is not that of a known workload.", _ISSUER),
+        Reason(
+            "issuer_unavailable",
+            "The keys of the token's issuer cannot be had now.",
+            "Try again later.",
+            retryable=True,
+        ),
+        Reason("external_denied", "A service that policy asks denies it.", _POLICY),
+        Reason("external_timeout", "A service that policy asks did not answer in time.", _LATER, retryable=True),
+        Reason("external_unavailable", "A service that policy asks cannot be asked.", _LATER, retryable=True),
+        Reason("external_answer", "A service that policy asks gave an answer that is no decision.", _OPERATOR),
     )
 }
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from proxy.core.acts import ActRule
     from proxy.core.flows import Mark
+    from proxy.core.identity import Identity
     from proxy.core.interfaces import EventSink, Redactor
     from proxy.core.limits import Exceeded
     from proxy.gate.gate import ReaderThreads
@@ -45,6 +46,7 @@ log = structlog.get_logger("interlock.gate")
 RECORDED: Sequence[str] = ("secrets", "pii", "custom")
 # How many findings of what only the record masks an event holds: a list of a million addresses is no event.
 MAX_FOUND = 100
+MAX_IDENTITIES = 1024
 TRACE_PARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
@@ -61,6 +63,7 @@ class EventRecorder:
     ) -> None:
         self._sink = sink
         self._redactor = redactor
+        self._identities: dict[Identity, Json] = {}
         self._clock = clock
         self._threads = threads
         self._timer = timer
@@ -171,11 +174,15 @@ class EventRecorder:
                 redactions=carried.findings if carried else (),
                 shadow_rules=egress.shadow if egress else (),
                 policy_version=egress.policy_version if egress else None,
-                detail={**_egress_detail(context), **(detail or {})},
+                detail={**_egress_detail(context), **self._told(context), **(detail or {})},
                 **_origin(context),
             )
         )
         return event_id
+
+    def _told(self, context: Context) -> JsonObject:
+        identity = context.principal.identity
+        return {} if identity is None else {"identity": self._identity(identity)}
 
     def found(self, context: Context, finding: ToolFinding) -> None:
         """Record what was found in a tool list."""
@@ -330,6 +337,11 @@ class EventRecorder:
             if arguments is not state.clean:
                 shown, found = self._redactor.mask(arguments, RECORDED)
                 findings += tuple(_only_recorded(state, found))
+        detail = _detail(state)
+        if context.principal.identity is not None:
+            detail["identity"] = self._identity(context.principal.identity)
+        if state.external:
+            detail["external"] = self.masked(list(state.external))
         return AuditEvent(
             kind="decided",
             time=self._clock(),
@@ -353,8 +365,26 @@ class EventRecorder:
             policy_version=decision.policy_version if decision else None,
             redactions=findings,
             gate_ms=_ms(self._timer() - state.started),
-            detail=_detail(state),
+            detail=detail,
         )
+
+    def now(self) -> float:
+        """Return the time that events get."""
+        return self._clock()
+
+    def _identity(self, identity: Identity) -> Json:
+        """Return what events tell of an agent, masked; made once for all calls alike."""
+        known = self._identities.get(identity)
+        if known is None:
+            if len(self._identities) >= MAX_IDENTITIES:
+                self._identities.clear()
+            try:
+                known = self.masked(identity.data())
+            except Exception as error:
+                log.exception("what is known of an agent cannot be masked", error=str(error))
+                known = {"withheld": True}
+            self._identities[identity] = known
+        return known
 
     def phased(self, state: CallState, kind: str, detail: JsonObject) -> None:
         """Record what became of a proposal: `proposed` or `committed`."""

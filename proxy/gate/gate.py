@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from proxy.gate.agent_cards import AgentCards
 from proxy.gate.credential_owners import CredentialOwners
 from proxy.gate.event_recorder import EventRecorder
+from proxy.gate.external import ExternalGate
 from proxy.gate.flows import FlowGate
 from proxy.gate.halts import ActiveHalts
 from proxy.gate.in_flight import InFlightCalls
@@ -34,6 +35,7 @@ from proxy.wire.sse_ping_carrier import KEY_BYTES
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from proxy.core.external import ExternalDecisions
     from proxy.core.flows import FlowStore
     from proxy.core.interfaces import EventSink, Policy, Redactor, SharedCalls
     from proxy.core.model import Decision, EgressRequest
@@ -89,6 +91,7 @@ class GateParts:
     limits: CallLimits
     halts: ActiveHalts
     incoming: Incoming
+    external: ExternalGate
     flows: FlowGate | None = None
 
 
@@ -112,6 +115,7 @@ class Gate:
         halts: ActiveHalts | None = None,
         flows: OpenFlows | None = None,
         note: Note | None = None,
+        services: ExternalDecisions | None = None,
     ) -> None:
         # How long a call took is measured by a clock that never jumps; the wall clock may be set back meanwhile.
         timer = time.monotonic if clock is time.time else clock
@@ -143,6 +147,7 @@ class Gate:
             limits=limits or CallLimits(None),
             halts=halts if halts is not None else ActiveHalts(),
             incoming=self.incoming,
+            external=ExternalGate(services, self.recorder, self.threads),
             flows=self.flows,
         )
         self.limits, self.halts = parts.limits, parts.halts

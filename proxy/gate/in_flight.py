@@ -85,7 +85,7 @@ class InFlightCalls:
         assert known is not None
         assert decision is not None
         # Without the arguments: they may be large, there may be thousands of calls, and the response needs none.
-        call = Call(known.method, known.server, known.agent, known.tool, None, known.hints)
+        call = Call(known.method, known.server, known.agent, known.tool, None, known.hints, identity=known.identity)
         in_flight = InFlightCall(
             state.call_id,
             without_arguments(message),

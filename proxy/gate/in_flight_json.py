@@ -10,6 +10,7 @@ from dataclasses import asdict
 from typing import Any
 
 from proxy.core import model
+from proxy.core.identity import Identity
 from proxy.core.proposals import RunningCommit
 
 
@@ -50,7 +51,7 @@ def from_json(text: str, *, is_open: bool) -> model.InFlightCall:
             message["method"],
             message["id"],
         ),
-        context=model.Context(principal=model.Principal(**value["principal"]), **value["context"]),
+        context=model.Context(principal=_principal(value["principal"]), **value["context"]),
         call=model.Call(**value["call"], hints=model.Hints(**value["hints"])),
         decision=model.Decision(
             **{**decision, "outcome": model.Outcome(decision["outcome"]), "matched": tuple(decision["matched"])},
@@ -66,6 +67,12 @@ def from_json(text: str, *, is_open: bool) -> model.InFlightCall:
         traceparent=value.get("traceparent"),  # a worker of an older version says nothing of it
         shared=True,
     )
+
+
+def _principal(value: dict[str, Any]) -> model.Principal:
+    told = value.pop("identity", None)
+    identity = Identity(**{**told, "shown": tuple(told["shown"])}) if told is not None else None
+    return model.Principal(**value, identity=identity)
 
 
 def _redaction(value: dict[str, Any]) -> model.Redaction:

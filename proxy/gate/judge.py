@@ -54,7 +54,10 @@ class CallJudge:
             return
         hints, state.objection = self._catalog.look_up(state.context, call.tool, self._policy().pins)
         if hints is not call.hints:
-            state.call = Call(call.method, call.server, call.agent, call.tool, call.arguments, hints, call.history)
+            state.call = Call(
+                *(call.method, call.server, call.agent, call.tool, call.arguments, hints, call.history),
+                *(call.identity, call.answers),
+            )
 
     def weigh(self, message: Message, state: CallState) -> tuple[Refusal | None, Message]:
         """Decide on a call and mask its arguments; return why it is refused, if it is, and what would be forwarded."""
@@ -70,6 +73,10 @@ class CallJudge:
         decision = policy.decide(call)
         if not isinstance(decision, Decision):
             raise TypeError(f"the policy gave {type(decision).__name__}, not a Decision")
+        if decision.outcome is Outcome.EXTERNAL:
+            # The gate asks, and comes back with the answers; without any, this is the refusal.
+            state.decision = decision
+            return decision.reason, ""
         if call.method.startswith(TASK_METHODS):
             decision = replace(decision, redactions=self._messages.for_request(state.context, call, decision))
         if state.flows is not None and decision.outcome is not Outcome.DENY and self._flows is not None:

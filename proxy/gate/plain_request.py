@@ -128,7 +128,8 @@ class PlainRequests:
         talked into going there by another way.
         """
         for host in dict.fromkeys(host.name for host in read_url(location).hosts):
-            decision = self._judge(EgressRequest(host, 80, "GET", (), context.principal.agent))
+            caller = context.principal
+            decision = self._judge(EgressRequest(host, 80, "GET", (), caller.agent, identity=caller.identity))
             if decision is not None and decision.outcome is not Outcome.ALLOW:
                 return self.refuse_egress("request_refused", replace(context, egress=decision))
         return None

@@ -65,6 +65,7 @@ class CallState:
     objection: Objection | None = None  # what the pins have against the tool, whatever its arguments
     halted: str | None = None  # the halt that refuses it
     flows: FlowCheck | None = None  # what came before, where that matters
+    external: Sequence[JsonObject] = ()  # what other services said of it
 
     @property
     def method(self) -> str | None:

@@ -7,6 +7,7 @@ written anew, and nothing is forwarded before its event is durable. Whatever fai
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -32,7 +33,7 @@ from proxy.core.model import (
 from proxy.errors import AuditUnavailableError, LimitError, PhaseError, StoreUnavailableError, WireError
 from proxy.gate.a2a_rest import read_call, unwrap
 from proxy.gate.hold import without_our_answers
-from proxy.gate.judge import HOLD, CallJudge
+from proxy.gate.judge import HOLD, CallJudge, Refusal
 from proxy.gate.refusal import CallState, carried_why, egress_reason, egress_why, refused_verdict, sentence
 from proxy.gate.task_calls import METHODS as TASK_CALLS
 from proxy.gate.task_calls import is_mirrored, is_own_task
@@ -94,6 +95,7 @@ class RequestGate:
         self._endpoints = parts.endpoints
         self._limits = parts.limits
         self._flows = parts.flows
+        self._external = parts.external
         self._plain_requests = plain_requests
         self._body_limit = body_limit
         self._end_call = end_call
@@ -210,6 +212,10 @@ class RequestGate:
         return Held(wait, held.message_id)
 
     async def _decide_claimed(self, reading: SingleMessage, head: RequestHead, state: CallState) -> Verdict:
+        identity = state.context.principal.identity
+        # Checked here for what outlives a request: WebSockets, and servers over stdio.
+        if identity is not None and not self._recorder.now() < identity.expires:
+            return await self._refuse(state, "token_expired")
         egress = state.context.egress
         if egress is not None and egress.outcome is not Outcome.ALLOW:
             state.decision = egress
@@ -236,6 +242,8 @@ class RequestGate:
             refused, masked = self._judge.weigh(message, state)
         else:
             refused, masked = await self._threads.run(state.size, self._judge.weigh, message, state)
+        if state.decision is not None and state.decision.asks:
+            refused, masked = await self._weigh_answered(message, state, refused, masked, found)
         if refused is not None:
             return await self._refuse(state, *refused)
         if state.decision is not None and state.decision.charges:
@@ -248,6 +256,22 @@ class RequestGate:
             assert self._two_phase is not None
             return await self._two_phase.propose(phase_call, state, self._recorder)
         return await self._commit_and_forward(reading, head, state, message, masked, checked)
+
+    async def _weigh_answered(
+        self,
+        message: Message,
+        state: CallState,
+        refused: Refusal | None,
+        masked: Message,
+        found: tuple[Finding, ...],
+    ) -> tuple[Refusal | None, Message]:
+        """Ask the services that the decision names, and weigh the call again; not where it is refused anyway."""
+        assert state.decision is not None
+        if refused is not None and state.decision.outcome is not Outcome.EXTERNAL:
+            return refused, masked
+        await self._external.answer(state)
+        state.findings, state.blocked_by, state.clean = found, None, None
+        return await self._threads.run(state.size, self._judge.weigh, message, state)
 
     async def _decide_task(self, two_phase: TwoPhase, message: Message, head: RequestHead, state: CallState) -> Verdict:
         """Answer for a task of our own; for its result, hold the call that it is of."""
@@ -263,7 +287,9 @@ class RequestGate:
         if (why := self._judge.halted(state)) is not None:
             return await self._refuse(state, "halted", why)
         self._judge.look_up(state)
-        refused, _ = await self._threads.run(state.size, self._judge.weigh, asked, state)
+        refused, masked = await self._threads.run(state.size, self._judge.weigh, asked, state)
+        if state.decision is not None and state.decision.asks:
+            refused, _ = await self._weigh_answered(asked, state, refused, masked, found)
         if refused is not None:
             return await self._refuse(state, *refused)
         # Held whatever today's policy says: only its proposal's nonce keeps it from being made twice.
@@ -350,7 +376,11 @@ class RequestGate:
         self._judge.look_up(state)
         if self._flows is not None:
             await self._flows.recall(state)
+        if state.call is not None and state.call.answers is not None:
+            state.call = replace(state.call, answers=None)  # a yes of before people took their time
         refusal, masked = await self._threads.run(state.size, self._judge.weigh, message, state)
+        if state.decision is not None and state.decision.asks:
+            refusal, masked = await self._weigh_answered(message, state, refusal, masked, found)
         if refusal is not None:
             return await self._refuse(state, *refusal)
         return await self._commit_and_forward(reading, head, state, message, masked, checked)
@@ -417,8 +447,9 @@ class RequestGate:
 def as_call(message: Message, context: Context, called: ToolCall | None = None) -> Call:
     """Return what policy decides on; `called` is the tool call that the message makes, where that was parsed."""
     method, server, agent = message.method or "", context.server, context.principal.agent
+    identity = context.principal.identity
     if called := called or parse_tool_call(message):
-        return Call(method, server, agent, called.tool, called.arguments)
+        return Call(method, server, agent, called.tool, called.arguments, identity=identity)
     if message.kind is Kind.RESPONSE:
-        return Call("response", server, agent, None, message.value)
-    return Call(method, server, agent, None, message.params)
+        return Call("response", server, agent, None, message.value, identity=identity)
+    return Call(method, server, agent, None, message.params, identity=identity)

@@ -39,11 +39,11 @@ def objection(policy: Policy, call: Call) -> Decision | None:
 def refused_response(policy: Policy, call: Call, params: JsonObject) -> Decision | None:
     """Return the decision that refuses one of the answers in `inputResponses`; None where none is refused."""
     for method, answer in input_responses(params):
-        as_response = Call("response", call.server, call.agent, None, {"result": answer})
+        as_response = Call("response", call.server, call.agent, None, {"result": answer}, identity=call.identity)
         refused = objection(policy, as_response)
         if refused is None and method is not None:
             asked = answer if isinstance(answer, dict) else {}
-            refused = objection(policy, Call(method, call.server, call.agent, None, asked))
+            refused = objection(policy, Call(method, call.server, call.agent, None, asked, identity=call.identity))
         if refused is not None:
             return refused
     return None
@@ -85,7 +85,8 @@ class ServerMessages:
         return None
 
     def _refuse(self, context: Context, method: str, params: JsonObject) -> Denial | None:
-        call = Call(method, context.server, context.principal.agent, None, params)
+        caller = context.principal
+        call = Call(method, context.server, caller.agent, None, params, identity=caller.identity)
         decision = objection(self._policy(), call)
         if decision is None:
             return None
@@ -102,7 +103,8 @@ class ServerMessages:
         found = in_flight.decision.redactions
         if method is not None:
             params = message.get("params")
-            call = Call(method, context.server, context.principal.agent, None, params if type(params) is dict else {})
+            caller, said = context.principal, params if type(params) is dict else {}
+            call = Call(method, context.server, caller.agent, None, said, identity=caller.identity)
             found = union(found, self._policy().decide(call).redactions)
         for task_id in task_ids(message):
             found = union(found, self.of_task(context, task_id))

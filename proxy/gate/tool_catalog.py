@@ -159,7 +159,8 @@ class ToolCatalog:
         return phase_names(tool, known.tools if known else {})
 
     def _governs(self, context: Context, tool: str) -> Governed:
-        call = Call("tools/call", context.server, context.principal.agent, tool)
+        caller = context.principal
+        call = Call("tools/call", context.server, caller.agent, tool, identity=caller.identity)
         return self._policy().governs(replace(call, hints=self.hints(context.server, tool)))
 
     def show(
@@ -290,7 +291,8 @@ def _objection(pin: Pin | None, rules: PinRules) -> Objection | None:
 
 def _asked(context: Context, tool: str, annotations: object) -> Call:
     """Return a call of a tool, as far as a list lets one know it."""
-    return Call("tools/call", context.server, context.principal.agent, tool, hints=Hints.read(annotations))
+    caller, hints = context.principal, Hints.read(annotations)
+    return Call("tools/call", context.server, caller.agent, tool, hints=hints, identity=caller.identity)
 
 
 def _faces(tool: JsonObject, policy: Policy, call: Call, taken: Collection[str]) -> Iterator[JsonObject]:

@@ -131,7 +131,9 @@ class TwoPhase:
         phase_call = self._parse(message, phase, tool, max(state.length, unpacked))
         meant, hints = parse_tool_call(phase_call.message), self._catalog.hints(called.server, tool)
         assert meant is not None
-        state.call = Call(TOOLS_CALL, called.server, called.agent, tool, meant.arguments, hints)
+        state.call = Call(
+            TOOLS_CALL, called.server, called.agent, tool, meant.arguments, hints, identity=called.identity
+        )
         return phase_call
 
     def _parse(self, message: Message, phase: Phase, tool: str, size: int) -> PhaseCall:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from proxy.policy.agents import ClaimMatch, compile_agents, entries
 from proxy.policy.globs import compile_globs
 from proxy.policy.operators import compile_when
 from proxy.policy.rules import AllowRule, Rule, covered_methods
@@ -36,9 +37,10 @@ class CompiledRule:
         self.allows = isinstance(rule, AllowRule)
         self.fits_server = compile_servers(rule.servers, strictly=self.allows)
         self.fits_tool = compile_globs(rule.tools)
-        self.fits_agent = compile_globs(rule.agents)
+        self.fits_agent = compile_agents(rule.agents)
         self._hints = [(name, value) for name, value in rule.annotations or () if value is not None]
         self.shadow = rule.mode == "shadow"
+        self.asks_claims = any(isinstance(one, ClaimMatch) for one in entries(rule.agents))
 
     def fits_hints(self, declared: Hints) -> bool:
         return all(getattr(declared, name) is value for name, value in self._hints)
@@ -53,7 +55,7 @@ class CompiledRule:
             return False
         quantifier = all if self.allows else any
         return quantifier(
-            self.fits_server(server) and self.fits_tool(tool) and self.fits_agent(agent)
+            self.fits_server(server) and self.fits_tool(tool) and self.fits_agent(agent, call.identity)
             for server, tool, agent in names
         )
 

@@ -3,6 +3,7 @@
 Every matching rule counts, in any order: deny wins over two_phase, two_phase over allow;
 redactions add up; shadow rules are only recorded. A deny, a two_phase and a redact match
 if any view of the call does, an allow only if all do. What cannot be judged is denied.
+What another service has to be asked about has the outcome EXTERNAL until its answer is in the call.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from proxy.policy.incoming import CompiledIncoming
 from proxy.policy.limits import CompiledLimits
 from proxy.policy.observed import CompiledObserved
 from proxy.policy.rule_index import RuleIndex
-from proxy.policy.rules import AllowRule, DenyRule, EgressPolicy, Limit, RedactRule, Rule, TwoPhaseRule
+from proxy.policy.rules import AllowRule, DenyRule, EgressPolicy, ExternalRule, Limit, RedactRule, Rule, TwoPhaseRule
 from proxy.policy.sandboxes import CompiledSandboxes
 from proxy.policy.text import fold
 
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from proxy.core.external import Ask
+    from proxy.core.identity import Identity
     from proxy.core.limits import Charge
     from proxy.policy.flow_rules import FlowRule, LabelRule
     from proxy.policy.observed import ObservedRule
@@ -39,6 +42,7 @@ DENIED: Final = "policy_denied"
 DEFAULT_DENY: Final = "default_deny"
 TWO_PHASE: Final = "two_phase_required"
 ALLOWED: Final = "policy_allowed"
+UNANSWERED: Final = "external_unavailable"
 DEFAULT_ALLOW: Final = "default_allow"
 
 # Methods that keep a session alive and use nothing of the server. A default of deny does not refuse
@@ -56,7 +60,7 @@ SESSION_METHODS: Final = frozenset(
 )
 
 # All of a call but its arguments.
-type _Key = tuple[str, str, str | None, str, Hints]
+type _Key = tuple[str, str, str | None, str, Hints, Identity | None]
 
 # Where rules differ in how an agent waits: first the way that shows in the tool list.
 _HOWS: Final = ("propose", "elicit", "task", "hold")
@@ -150,6 +154,8 @@ class CompiledPolicy:
         self._default_allow = Decision(Outcome.ALLOW, DEFAULT_ALLOW, policy_version=version)
         self._default_deny = Decision(Outcome.DENY, DEFAULT_DENY, message=_DEFAULT_MESSAGE, policy_version=version)
         self._index = _Index(self.compiled)
+        limited = (limit.rule for limit in self.limits.compiled)
+        self._by_claims = any(rule.asks_claims for rule in (*self.compiled, *limited))
         self._buckets: dict[_Key, tuple[CompiledRule, ...]] = {}
         self._prepared: dict[_Key, CallPlan] = {}
         self._plans: dict[tuple[CompiledRule, ...], RuleIndex] = {}
@@ -162,6 +168,8 @@ class CompiledPolicy:
             plan = self.plan_for(call)
             context = self.context_of(call)
             hits = plan.rules.evaluate(context)
+            if hits is None and call.answers is not None:
+                hits = list(plan.rules.certain.values())
             decision = plan.otherwise if hits is None else self.conclude(call, hits)
             # A denied call costs nothing. Most policies have no limits, and most calls meet none.
             if plan.limited and decision.outcome is not Outcome.DENY:
@@ -211,7 +219,8 @@ class CompiledPolicy:
         live = self._live_rules(call)
         if live is None or any(isinstance(rule, DenyRule) and rule.when is None for rule in live):
             return False
-        return self.default == "allow" or any(isinstance(rule, AllowRule | TwoPhaseRule) for rule in live)
+        lets = AllowRule | TwoPhaseRule | ExternalRule
+        return self.default == "allow" or any(isinstance(rule, lets) for rule in live)
 
     def governs(self, call: Call) -> Governed:
         """Return whether calls of the tool are proposed and committed: never, by their arguments, or always.
@@ -254,7 +263,7 @@ class CompiledPolicy:
 
     def rules_for(self, call: Call) -> tuple[CompiledRule, ...]:
         """Return the rules whose globs fit the call, in the order of their ids."""
-        key = (call.method, call.server, call.tool, call.agent, call.hints)
+        key = self._key(call)
         found = self._buckets.get(key)
         if found is None:
             if len(self._buckets) >= _MAX_BUCKETS:
@@ -262,9 +271,14 @@ class CompiledPolicy:
             found = self._buckets[key] = self._index.rules_for(call)
         return found
 
+    def _key(self, call: Call) -> _Key:
+        # Most policies ask for no claims: there, agents of one name need not be told apart.
+        identity = call.identity if self._by_claims else None
+        return call.method, call.server, call.tool, call.agent, call.hints, identity
+
     def plan_for(self, call: Call) -> CallPlan:
         """Return what applies to a call by its names alone; found once for all calls alike."""
-        key = (call.method, call.server, call.tool, call.agent, call.hints)
+        key = self._key(call)
         found = self._prepared.get(key)
         if found is None:
             rules = self.rules_for(call)
@@ -300,8 +314,8 @@ class CompiledPolicy:
 
     def conclude(self, call: Call, hits: Sequence[Hit]) -> Decision:
         """Return the decision that follows from `hits`; the same hits on such a call are decided once."""
-        # A detail quotes the call's values, so such decisions are not cached.
-        if any(hit.detail for hit in hits):
+        # A detail quotes the call's values, and an answer is about this call: such decisions are not cached.
+        if call.answers is not None or any(hit.detail for hit in hits):
             return self._weigh(call, hits)
         key = (call.method, call.server, call.tool, tuple(hits))
         known = self._conclusions.get(key)
@@ -312,20 +326,28 @@ class CompiledPolicy:
         return known
 
     def _weigh(self, call: Call, hits: Sequence[Hit]) -> Decision:
+        hits, asks = _answered(call, hits)
         live = [hit for hit in hits if not hit.rule.shadow]
         matched = tuple(sorted(hit.rule.id for hit in live if _matched(hit)))
-        shadow = tuple(sorted(hit.rule.id for hit in hits if hit.rule.shadow and _matched(hit)))
+        shadow = tuple(sorted(hit.rule.id for hit in hits if hit.rule.shadow and _would_act(hit)))
         redactions = _redactions(live, self._suppressions, call)
         fields: dict[str, Any] = {"matched": matched, "shadow": shadow, "redactions": redactions}
         winner = _winner(live)
         if winner is None:
+            # Only rules in shadow mode have something to ask here.
+            if asks and self._allows_by_default(call):
+                fields["asks"] = tuple(asks)
             return self._by_default(call, live, fields)
         hit, outcome, reason = winner
+        if outcome is not Outcome.DENY and asks:
+            fields["asks"] = tuple(asks)
+            if (first := next((ask for ask in asks if not ask.shadow), None)) is not None:
+                return Decision(Outcome.EXTERNAL, UNANSWERED, first.rule, policy_version=self.version, **fields)
         rule, detail = hit.rule.rule, hit.detail
         fields["message"] = (
             f"{rule.description} ({detail})" if rule.description and detail else rule.description or detail
         )
-        fields["respond"] = rule.respond if isinstance(rule, DenyRule) else "result"
+        fields["respond"] = rule.respond if isinstance(rule, DenyRule | ExternalRule) else "result"
         fields["terms"] = _terms(rule.id, live) if outcome is Outcome.TWO_PHASE else None
         return Decision(outcome, reason, rule.id, severity=rule.severity, policy_version=self.version, **fields)
 
@@ -347,8 +369,34 @@ def _charged(decision: Decision, charges: tuple[Charge, ...]) -> Decision:
     d = decision
     return Decision(
         *(d.outcome, d.reason, d.rule, d.message, d.respond, d.severity, d.matched, d.shadow, d.redactions),
-        *(d.policy_version, d.terms, charges),
+        *(d.policy_version, d.terms, charges, d.asks),
     )
+
+
+def _answered(call: Call, hits: Sequence[Hit]) -> tuple[Sequence[Hit], list[Ask]]:
+    """Return the hits with what services answered, and what has to be asked yet."""
+    if not any(isinstance(hit.rule.rule, ExternalRule) for hit in hits):
+        return hits, []
+    asks: list[Ask] = []
+    found: list[Hit] = []
+    for hit in hits:
+        rule = hit.rule.rule
+        # One whose condition could not be judged refuses, whatever a service would say.
+        if not isinstance(rule, ExternalRule) or hit.reason is not None:
+            found.append(hit)
+            continue
+        ask = rule.ask()
+        answer = (call.answers or {}).get(ask)
+        if answer is None:
+            asks.append(ask)
+        reason, said = (None, "") if answer is None else (answer.reason, answer.detail)
+        found.append(Hit(hit.rule, reason, said))
+    return found, asks
+
+
+def _would_act(hit: Hit) -> bool:
+    """Return whether a rule in shadow mode has something to report; an external one, only that it would refuse."""
+    return _matched(hit) and (hit.reason is not None or not isinstance(hit.rule.rule, ExternalRule))
 
 
 def _matched(hit: Hit) -> bool:
@@ -363,7 +411,7 @@ def _winner(live: Sequence[Hit]) -> tuple[Hit, Outcome, str] | None:
         for hit in live
         if hit.reason == POLICY_ERROR
         or isinstance(hit.rule.rule, DenyRule)
-        or (hit.reason is not None and isinstance(hit.rule.rule, TwoPhaseRule))
+        or (hit.reason is not None and isinstance(hit.rule.rule, TwoPhaseRule | ExternalRule))
     ]
     if denies:
         # A rule that surely matched is reported before one that could not be judged.
@@ -373,7 +421,9 @@ def _winner(live: Sequence[Hit]) -> tuple[Hit, Outcome, str] | None:
     if phased:
         hit, _ = min(phased, key=lambda pair: (not pair[1].by_people, pair[1].block_threshold, pair[1].id))
         return hit, Outcome.TWO_PHASE, TWO_PHASE
-    allows = [hit for hit in live if hit.rule.allows and hit.reason is None]
+    # Without a reason against it, an external rule is one whose service said yes, or will have to.
+    lets = [hit for hit in live if hit.rule.allows or isinstance(hit.rule.rule, ExternalRule)]
+    allows = [hit for hit in lets if hit.reason is None]
     return (min(allows, key=lambda hit: hit.rule.id), Outcome.ALLOW, ALLOWED) if allows else None
 
 

@@ -11,15 +11,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from proxy.core.model import Decision, EgressRequest, Outcome, Redaction
+from proxy.policy.agents import compile_agents
 from proxy.policy.carried import host_checks, looks_inside, redactions_of
-from proxy.policy.globs import compile_globs
 from proxy.policy.host_data import carries_data
 from proxy.policy.host_operators import compile_hosts
 from proxy.policy.hosts import Host, canonical_host, lookalikes
 from proxy.policy.ip_address import Address, parse_address, unwrap
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from proxy.policy.rules import EgressPolicy, EgressRule
 
@@ -150,13 +150,13 @@ class CompiledEgressRule:
         self._networks = [ipaddress.ip_network(text, strict=False) for text in rule.cidrs or ()]
         self._ports = frozenset(rule.ports) if rule.ports else None
         self._methods = frozenset(m.upper() for m in rule.methods) if rule.methods else None
-        self._fits_agent: Callable[[str], bool] = compile_globs(rule.agents)
+        self._fits_agent = compile_agents(rule.agents)
 
     def matches(self, request: EgressRequest, target: Target) -> bool:
         # A `secrets: allow` lifts a check, so it must be as sure as an allow.
         denies = "allow" not in (self.rule.action, self.rule.secrets)
         return (
-            self._fits_agent(request.agent)
+            self._fits_agent(request.agent, request.identity)
             and (self._ports is None or request.port in self._ports)
             and self._fits_method(request, denies=denies)
             and self._fits_host(target, denies=denies)

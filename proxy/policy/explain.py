@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from proxy.core.model import Outcome
+from proxy.policy.agents import describe as describe_agents
 from proxy.policy.arg_path import parse_arg
 from proxy.policy.command_operator import CommandView
 from proxy.policy.conditions import After, All, Any_, Condition, Not, When
@@ -19,7 +21,7 @@ from proxy.policy.operators import OPERATORS, compile_when
 from proxy.policy.past import Past
 from proxy.policy.path_operator import PathSet
 from proxy.policy.paths import PathViews
-from proxy.policy.rules import describe_coverage
+from proxy.policy.rules import ExternalRule, describe_coverage
 from proxy.policy.views import YES, NumberView, ScalarView, TextView, Views
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 # Each condition is explained in a context of its own, so that the views in it are this condition's.
 type NewContext = Callable[[], EvalContext]
 
+_SENT: Final = {"masked": "masked arguments", "raw": "the arguments as they are", "none": "no arguments"}
 _ANSWERS: Final = {0: "no", 1: "some views", 3: "yes"}
 
 
@@ -146,6 +149,8 @@ def _trace(rule: CompiledRule, hit: Hit | None, new_context: NewContext) -> Rule
         why = "an allow needs every view to match, and only some do"
     else:
         why = "its condition holds" if matched else "its condition does not hold"
+    if matched and isinstance(rule.rule, ExternalRule):
+        why += f"; asks {rule.rule.service}, with {_SENT[rule.rule.arguments]}"
     return RuleTrace(rule.id, rule.rule.action, rule.rule.mode, matched, why, condition, describe_coverage(rule.rule))
 
 
@@ -222,16 +227,22 @@ def _why_not(rule: CompiledRule, call: Call) -> str:
     names = name_variants(call)
     if not rule.fits_method(call.method):
         return f"methods: covers {describe_coverage(rule.rule)}"
-    tests = (("servers", rule.fits_server), ("tools", rule.fits_tool), ("agents", rule.fits_agent))
-    for (field, fits), variants in zip(tests, zip(*names, strict=True), strict=True):
+    tests = (("servers", rule.fits_server), ("tools", rule.fits_tool))
+    servers, tools, agents = zip(*names, strict=True)
+    for (field, fits), variants in zip(tests, (servers, tools), strict=True):
         if not any(map(fits, variants)):
             return f"{field}: no glob fits"
+    if not any(rule.fits_agent(agent, call.identity) for agent in agents):
+        return f"agents: {describe_agents(rule.rule.agents, call.identity)}"
     if not rule.fits_hints(call.hints):
         return "annotations: the server declares something else about the tool"
     return "an allow needs every form of the names to fit"
 
 
 def _because(policy: CompiledPolicy, decision: Decision, traces: Sequence[RuleTrace]) -> str:
+    if decision.outcome is Outcome.EXTERNAL:
+        services = ", ".join(dict.fromkeys(ask.service for ask in decision.asks if not ask.shadow))
+        return f"{services} decides: the proxy asks when the call is made, and explain asks nobody"
     if decision.rule is None:
         return f"no enforcing rule matched, and the default is {policy.default}"
     rivals = [t.rule for t in traces if t.matched and t.mode == "enforce" and t.rule != decision.rule]

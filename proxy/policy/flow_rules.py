@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, StrictInt, StrictStr, model_validato
 
 from proxy.policy.arg_path import parse_arg
 from proxy.policy.conditions import Glob, NonEmptyList, NonEmptyStr, OneOrMore, Seconds, Strict, When, Word, as_tuple
-from proxy.policy.rule_parts import Annotations, ByPeople, Globs, Id, NamedRule, TestCall
+from proxy.policy.rule_parts import Annotations, ByName, ByPeople, Globs, Id, TestCall
 
 if TYPE_CHECKING:
     from proxy.core.proposals import How
@@ -105,7 +105,7 @@ class FlowTest(Strict):
         return self
 
 
-class FlowRule(NamedRule):
+class FlowRule(ByName):
     """Where labelled data may not go."""
 
     from_: OneOrMore[Word] = Field(alias="from", description="The labels: any of them counts.")

@@ -22,6 +22,7 @@ from proxy.policy.text import fold
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from proxy.core.identity import Identity
     from proxy.core.limits import LimitKind
     from proxy.core.model import Call, Hints
     from proxy.policy.eval_context import EvalContext
@@ -38,6 +39,7 @@ _COMMON: Final = (
 )
 
 type _Names = Callable[[Call], Sequence[tuple[str, str, str]]]
+type _Key = tuple[str, str, str | None, str, Hints, Identity | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,14 +162,16 @@ class CompiledLimits:
         self.compiled = tuple(CompiledLimit(limit) for limit in sorted(limits, key=lambda limit: limit.id))
         self.by_id = {each.id: each for each in self.compiled}
         self._name_variants = name_variants
-        self._fitting: dict[tuple[str, str, str | None, str, Hints], tuple[CompiledLimit, ...]] = {}
+        self._by_claims = any(each.rule.asks_claims for each in self.compiled)
+        self._fitting: dict[_Key, tuple[CompiledLimit, ...]] = {}
 
     def __bool__(self) -> bool:
         return bool(self.compiled)
 
     def fitting(self, call: Call) -> tuple[CompiledLimit, ...]:
         """Return the limits whose globs fit the call; found once for all calls alike."""
-        key = (call.method, call.server, call.tool, call.agent, call.hints)
+        identity = call.identity if self._by_claims else None
+        key = (call.method, call.server, call.tool, call.agent, call.hints, identity)
         found = self._fitting.get(key)
         if found is None:
             if len(self._fitting) >= _MAX_KEYS:

@@ -6,6 +6,7 @@ import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from proxy.policy.agents import ClaimMatch, entries, names
 from proxy.policy.conditions import All, Condition, When, earlier_in
 from proxy.policy.globs import compile_globs, is_glob
 from proxy.policy.lint_patterns import dead_patterns
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from proxy.policy.observed import ObservedRule
     from proxy.policy.rules import EgressPolicy, EgressRule, Limit, Rule
 
-_STRICTNESS: Final = {"allow": 0, "two_phase": 1, "deny": 2}
+_STRICTNESS: Final = {"allow": 0, "two_phase": 1, "external": 2, "deny": 3}
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +133,8 @@ def _shadowed(rule: Rule, rules: Sequence[Rule]) -> Iterator[Remark]:
         if other is rule or other.mode == "shadow" or other.action == "redact":
             continue
         stricter = _STRICTNESS[other.action] > _STRICTNESS[rule.action]
+        # What a service allows still has to be proposed.
+        stricter = stricter and (other.action, rule.action) != ("external", "two_phase")
         # Two-phase rules add up, so a narrower one may still make the terms stricter.
         same = other.action == rule.action and rule.action != "two_phase"
         wider = same and other.when is None and rule.when is not None
@@ -144,11 +147,21 @@ def _covers(wide: Rule, narrow: Rule) -> bool:
     return (
         _globs_cover(wide.servers, narrow.servers)
         and _globs_cover(wide.tools, narrow.tools)
-        and _globs_cover(wide.agents, narrow.agents)
+        and _agents_cover(wide, narrow)
         and _globs_cover(covered_methods(wide), covered_methods(narrow))
         and (wide.annotations is None or wide.annotations == narrow.annotations)
         and (wide.when is None or wide.when == narrow.when)
     )
+
+
+def _agents_cover(wide: Rule, narrow: Rule) -> bool:
+    claims = [one for one in entries(narrow.agents) if isinstance(one, ClaimMatch)]
+    if wide.agents is None:
+        return True
+    # Of claims only the same ones are compared: who has two of them is known to the issuer alone.
+    if not all(claim in entries(wide.agents) for claim in claims):
+        return False
+    return _globs_cover(names(wide.agents), None if narrow.agents is None else names(narrow.agents))
 
 
 def _globs_cover(wide: Sequence[str] | None, narrow: Sequence[str] | None) -> bool:

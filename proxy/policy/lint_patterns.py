@@ -6,6 +6,7 @@ import re
 import shlex
 from typing import TYPE_CHECKING, Final
 
+from proxy.policy.agents import names
 from proxy.policy.conditions import as_tuple, conditions_in
 from proxy.policy.globs import compile_globs
 
@@ -40,7 +41,7 @@ def dead_patterns(rule: Rule) -> Iterator[str]:
         if not any(map(compile_globs([pattern]), _METHODS)):
             yield f"methods: MCP has no method {pattern!r}; a call of a tool is tools/call"
     for field in ("servers", "tools", "agents"):
-        for pattern in getattr(rule, field) or ():
+        for pattern in names(rule.agents) if field == "agents" else getattr(rule, field) or ():
             if pattern != pattern.strip():
                 yield f"{field}: no name has blanks around it, like {pattern!r}"
     for condition in conditions_in(rule.when):

@@ -18,7 +18,7 @@ from proxy.policy.eval_context import EvalContext
 from proxy.policy.globs import compile_globs
 from proxy.policy.home import UNKNOWN_HOMES
 from proxy.policy.operators import compile_when
-from proxy.policy.rule_parts import Globs, NamedRule
+from proxy.policy.rule_parts import ByName, Globs
 from proxy.policy.server_names import compile_servers
 from proxy.policy.text import fold
 from proxy.policy.views import YES, Test
@@ -100,7 +100,7 @@ class ActTest(Strict):
     expect: Literal["tell", "withhold", "deny", "no_match"] = Field(description="This rule's action, or no_match.")
 
 
-class ObservedRule(NamedRule):
+class ObservedRule(ByName):
     """What becomes of a call in which a local server, run by `interlock run`, is observed to do something."""
 
     on: Literal["observed"] = Field(description="This kind of rule.")

@@ -10,12 +10,15 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from proxy.core.external import ExternalAnswer
 from proxy.core.model import Call, Hints, Outcome
 from proxy.policy.past import Past
+from proxy.policy.rule_parts import as_identity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from proxy.core.identity import Identity
     from proxy.core.limits import Charge
     from proxy.core.model import Decision
     from proxy.policy.decide import CompiledPolicy
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
 DENIALS: Final = frozenset(
     {
         *("flow_denied", "policy_denied", "default_deny", "policy_error", "wrong_type", "ambiguous_value"),
-        *("limit_amount", "limit_exceeded"),
+        *("limit_amount", "limit_exceeded", "external_denied"),
     }
 )
 TWO_PHASE: Final = "two_phase_required"
@@ -110,6 +113,7 @@ def _decide_again(
     policy: CompiledPolicy, event: Mapping[str, Any], was: str, past: Past, charges: PastCharges
 ) -> ChangedDecision:
     call = replace(recorded_call(event), history=past)
+    call = _with_answers(policy, call, event)
     decision = charges.charge(policy, call, _by_session(policy, call, past, policy.decide(call)), event)
     if was == "allow":
         # What a detector finds in a result is not recorded, so labels that depend on one are left out.
@@ -124,6 +128,17 @@ def _decide_again(
         *(decision.outcome.value, decision.reason, decision.rule),
         rests_on_masks(policy, call),
     )
+
+
+def _with_answers(policy: CompiledPolicy, call: Call, event: Mapping[str, Any]) -> Call:
+    """Return a call with what services answered then; nobody is asked again, so other questions have no answer."""
+    asks = policy.decide(call).asks
+    told = {(one["rule"], one["service"]): one["answer"] for one in (event.get("detail") or {}).get("external") or ()}
+    known = {ask: told[ask.rule, ask.service] for ask in asks if (ask.rule, ask.service) in told}
+    if not known:
+        return call
+    answers = {ask: ExternalAnswer(None if said == "allow" else str(said)) for ask, said in known.items()}
+    return replace(call, answers=answers)
 
 
 class PastCharges:
@@ -164,15 +179,26 @@ def _by_session(policy: CompiledPolicy, call: Call, past: Past, decision: Decisi
 
 def recorded_call(event: Mapping[str, Any]) -> Call:
     """Return the call of an event. Only a response is recorded without a method."""
-    arguments = event.get("arguments")
+    arguments, detail = event.get("arguments"), event.get("detail") or {}
     return Call(
         event.get("method") or "response",
         event.get("server") or "",
         event.get("agent") or "",
         event.get("tool"),
         arguments if isinstance(arguments, dict) else None,
-        Hints.read((event.get("detail") or {}).get("annotations")),
+        Hints.read(detail.get("annotations")),
+        identity=_recorded_identity(detail.get("identity")),
     )
+
+
+def _recorded_identity(told: Any) -> Identity | None:
+    """Return what an event tells of an agent; of its claims, it has those that the settings choose."""
+    if not isinstance(told, dict):
+        return None
+    claims: dict[str, Any] = {"iss": told.get("issuer"), "sub": told.get("subject"), **(told.get("claims") or {})}
+    for actor in reversed(told.get("act") or ()):
+        claims["act"] = {"sub": actor, **({"act": claims["act"]} if "act" in claims else {})}
+    return as_identity(claims, str(told.get("provider", "")))
 
 
 def rests_on_masks(policy: CompiledPolicy, call: Call) -> bool:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, StrictBool, StrictInt, StrictStr, model_validator
 
+from proxy.core.identity import Identity
 from proxy.core.model import Call, Hints
 from proxy.core.proposals import How  # noqa: TC001  pydantic reads annotations when it runs
+from proxy.policy.agents import Agents  # noqa: TC001  pydantic reads annotations when it runs
 from proxy.policy.conditions import Glob, NonEmptyList, NonEmptyStr, Strict
 
 type Severity = Literal["info", "low", "medium", "high", "critical"]
@@ -45,9 +48,20 @@ class TestCall(Strict):
     tool: StrictStr | None = Field(default=None, description="The name of the tool.")
     arguments: dict[str, Any] | None = Field(default=None, description="The arguments; for other methods the params.")
     annotations: dict[str, Any] | None = Field(default=None, description="What the server declares about the tool.")
+    claims: dict[str, Any] | None = Field(default=None, description="The claims of the agent's token.")
+    provider: NonEmptyStr = Field(default="provider", description="Who vouches for the claims.")
 
     def as_call(self) -> Call:
-        return Call(self.method, self.server, self.agent, self.tool, self.arguments, hints=Hints.read(self.annotations))
+        hints, identity = Hints.read(self.annotations), as_identity(self.claims, self.provider)
+        return Call(self.method, self.server, self.agent, self.tool, self.arguments, hints, identity=identity)
+
+
+def as_identity(claims: dict[str, Any] | None, provider: str) -> Identity | None:
+    """Return what the claims of a test stand for; None without any."""
+    if claims is None:
+        return None
+    key = json.dumps(claims, sort_keys=True, default=str)
+    return Identity(provider, str(claims.get("iss", "")), str(claims.get("sub", "")), key, claims)
 
 
 class NamedRule(Strict):
@@ -59,7 +73,21 @@ class NamedRule(Strict):
     severity: Severity = Field(
         default="medium", description="When several rules deny, the most severe one is reported; also a filter."
     )
+
+
+class ByName(NamedRule):
+    """A rule that knows agents by their names alone."""
+
     agents: Globs | None = Field(default=None, description="Globs over agent names; all agents if absent.")
+
+
+class ByClaims(NamedRule):
+    """A rule that knows agents by their names, or by their claims."""
+
+    agents: Agents | None = Field(
+        default=None,
+        description="Which agents: globs over their names, or {claim: groups, in: [sre]}; all agents if absent.",
+    )
 
 
 type People = Annotated[StrictInt, Field(ge=1, le=20)]

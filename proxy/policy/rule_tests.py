@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
+from proxy.core.external import ExternalAnswer
 from proxy.core.model import Call, EgressRequest
 from proxy.policy.compiled_rule import CompiledRule, Hit
 from proxy.policy.decide import name_variants
@@ -17,6 +18,7 @@ from proxy.policy.limit_values import read_amount, show_amount
 from proxy.policy.limits import CompiledLimit
 from proxy.policy.observed import CompiledActRule
 from proxy.policy.past import Past
+from proxy.policy.rule_parts import as_identity
 from proxy.policy.rules import Limit, RedactRule
 
 if TYPE_CHECKING:
@@ -30,6 +32,14 @@ if TYPE_CHECKING:
 
 # Stands for the rule's id where a test is of the whole policy.
 WHOLE: Final = "policy"
+# The reason codes of what a test may let a service answer.
+ANSWERS: Final = {
+    "allow": None,
+    "deny": "external_denied",
+    "timeout": "external_timeout",
+    "unavailable": "external_unavailable",
+    "answer": "external_answer",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +96,11 @@ def run_policy_tests(policy: CompiledPolicy, tests: Iterable[PolicyTest]) -> tup
 def _run_whole(policy: CompiledPolicy, owner: str, number: int, test: PolicyTest | RuleTest) -> TestResult:
     call = replace(test.call.as_call(), history=Past())
     decision = policy.decide(call)
+    if test.answers is not None and decision.asks:
+        # A service that the test has no answer for stays unasked, and the outcome external.
+        given = {ask: test.answers[ask.service] for ask in decision.asks if ask.service in test.answers}
+        answers = {ask: ExternalAnswer(ANSWERS[answer]) for ask, answer in given.items()}
+        decision = policy.decide(replace(call, answers=answers))
     got = str(decision.outcome)
     if " by " in test.expect:
         got += f" by {decision.rule or 'default'}"
@@ -163,7 +178,9 @@ def _run_egress(rule: EgressRule) -> Iterator[TestResult]:
     compiled = CompiledEgressRule(rule)
     for number, test in enumerate(rule.tests, 1):
         given = test.request
-        request = EgressRequest(given.host, given.port, given.method, tuple(given.addresses), given.agent)
+        identity = as_identity(given.claims, given.provider)
+        addresses = tuple(given.addresses)
+        request = EgressRequest(given.host, given.port, given.method, addresses, given.agent, identity=identity)
         target = read_target(request)
         got = _egress_outcome(compiled, request, target) if target is not None else "no_match"
         yield TestResult(rule.id, number, test.expect, got, f"{given.method} {given.host}:{given.port}")

@@ -9,7 +9,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, StrictBool, StrictInt, StrictStr, Tag, model_validator
 
+from proxy.core.external import Ask
 from proxy.core.proposals import How  # noqa: TC001  pydantic reads annotations when it runs
+from proxy.policy.agents import ClaimMatch, entries
 from proxy.policy.carried import CHECKS, HOST_CHECKS
 from proxy.policy.conditions import (
     Glob,
@@ -27,7 +29,7 @@ from proxy.policy.flow_rules import FlowRule, LabelRule  # noqa: TC001  pydantic
 from proxy.policy.incoming import IncomingRule  # noqa: TC001  pydantic reads annotations when it runs
 from proxy.policy.limit_values import Amount, Per, Sum, Window  # noqa: TC001  pydantic reads annotations when it runs
 from proxy.policy.observed import ObservedRule
-from proxy.policy.rule_parts import Annotations, ByPeople, Globs, Mode, NamedRule, People, TestCall
+from proxy.policy.rule_parts import Annotations, ByClaims, ByPeople, Globs, Mode, People, TestCall
 from proxy.sandbox.profile import SandboxProfile  # noqa: TC001  pydantic reads annotations when it runs
 
 
@@ -48,9 +50,13 @@ type Weight = Annotated[float, Field(ge=0, le=1)]
 
 type Expected = Annotated[
     StrictStr,
-    Field(pattern=r"^(?:redact|no_match|(?:allow|deny|two_phase)(?: by [A-Za-z0-9][A-Za-z0-9._-]*)?)$"),
+    Field(pattern=r"^(?:redact|no_match|(?:allow|deny|two_phase|external)(?: by [A-Za-z0-9][A-Za-z0-9._-]*)?)$"),
 ]
-type Outcome = Annotated[StrictStr, Field(pattern=r"^(?:allow|deny|two_phase)(?: by [A-Za-z0-9][A-Za-z0-9._-]*)?$")]
+type Outcome = Annotated[
+    StrictStr, Field(pattern=r"^(?:allow|deny|two_phase|external)(?: by [A-Za-z0-9][A-Za-z0-9._-]*)?$")
+]
+type Answer = Literal["allow", "deny", "timeout", "unavailable", "answer"]
+type Answers = dict[NonEmptyStr, Answer]
 
 
 class PolicyTest(Strict):
@@ -62,6 +68,11 @@ class PolicyTest(Strict):
     call: TestCall = Field(description="The call to decide.")
     expect: Outcome = Field(description="The outcome, and if you like the rule: allow, deny by RULE, allow by default.")
     reason: StrictStr | None = Field(default=None, description="The expected reason code, such as default_deny.")
+    answers: Answers | None = Field(
+        default=None,
+        description="What services answer that external rules ask: {opa: allow}. Without it nobody is asked, and the "
+        "outcome of a call that needs an answer is external.",
+    )
 
 
 class RuleTest(Strict):
@@ -73,9 +84,10 @@ class RuleTest(Strict):
         description="This rule's action, or no_match; `deny by RULE` and `allow by default` ask the whole policy."
     )
     reason: StrictStr | None = Field(default=None, description="The expected reason code, such as wrong_type.")
+    answers: Answers | None = Field(default=None, description="What services answer, where the whole policy is asked.")
 
 
-class _Matching(NamedRule):
+class _Matching(ByClaims):
     servers: Globs | None = Field(default=None, description="Globs over server names; all servers if absent.")
     tools: Globs | None = Field(default=None, description="Globs over tool names; all tools if absent.")
     methods: Globs | None = Field(
@@ -118,6 +130,12 @@ class AllowRule(_Rule):
             # `~` stands for every home there may be, also that of somebody else.
             if any(root.startswith(("~", "$", "%")) for root in as_tuple(condition.path_under or "")):
                 raise ValueError("an allow cannot rely on ~; write the full path of the folder")
+        return self
+
+    @model_validator(mode="after")
+    def _names_agents(self) -> AllowRule:
+        if any(isinstance(one, ClaimMatch) and one.not_in for one in entries(self.agents)):
+            raise ValueError("an allow cannot rely on not_in:, which fits agents that nobody vouches for; write in:")
         return self
 
 
@@ -220,7 +238,27 @@ class TwoPhaseRule(_Rule):
         return self.approvals or given
 
 
-type Rule = Annotated[AllowRule | DenyRule | RedactRule | TwoPhaseRule, Field(discriminator="action")]
+class ExternalRule(_Rule):
+    """Ask another service, such as OPA: its yes is an allow, and its no, or no answer in time, is a deny."""
+
+    action: Literal["external"] = Field(description="This kind of rule.")
+    service: NonEmptyStr = Field(
+        description="The service to ask, by its name in the file that the setting external names."
+    )
+    arguments: Literal["masked", "raw", "none"] = Field(
+        default="masked",
+        description="What the service gets of the arguments: with secrets masked, as they are, or nothing.",
+    )
+    respond: Literal["result", "error"] = Field(
+        default="result", description="How to refuse: result, a tool result with isError; error, a JSON-RPC error."
+    )
+
+    def ask(self) -> Ask:
+        """Return what the rule asks."""
+        return Ask(self.id, self.service, self.arguments, shadow=self.mode == "shadow")
+
+
+type Rule = Annotated[AllowRule | DenyRule | RedactRule | TwoPhaseRule | ExternalRule, Field(discriminator="action")]
 
 
 def _about(rule: Any) -> str:
@@ -261,6 +299,8 @@ class EgressCall(Strict):
     method: NonEmptyStr = Field(default="GET", description="The HTTP method.")
     addresses: list[NonEmptyStr] = Field(default_factory=list, description="The addresses that the host resolves to.")
     agent: NonEmptyStr = Field(default="agent", description="The agent that sends it.")
+    claims: dict[str, Any] | None = Field(default=None, description="The claims of the agent's token.")
+    provider: NonEmptyStr = Field(default="provider", description="Who vouches for the claims.")
 
 
 class EgressTest(Strict):
@@ -272,7 +312,7 @@ class EgressTest(Strict):
     )
 
 
-class EgressRule(NamedRule):
+class EgressRule(ByClaims):
     """Which hosts may be reached, by host, address, port and HTTP method. Everything given must hold.
 
     A rule with `action: secrets` neither allows nor denies: it says what happens to secrets in requests to a host. A

@@ -45,7 +45,7 @@ class ConsoleProcess:
         self._policy = policy
         self._close_inherited = close_inherited
         if settings.console_oidc is not None:
-            from proxy.console.oidc_settings import load_oidc  # noqa: PLC0415  rarely used
+            from proxy.identity.oidc_settings import load_oidc  # noqa: PLC0415  rarely used
 
             load_oidc(settings.console_oidc, settings.console_url)
         self._listener = _listen(settings)

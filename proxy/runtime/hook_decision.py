@@ -29,7 +29,7 @@ from proxy.gate.gate import Gate, OpenFlows
 from proxy.gate.limits import CallLimits
 from proxy.runtime.halt_watcher import read_halts
 from proxy.runtime.preload import preload
-from proxy.runtime.wiring import flow_key, open_limits, open_marks
+from proxy.runtime.wiring import flow_key, open_limits, open_marks, open_services
 from proxy.store.open_store import open_database
 from proxy.system.terminal_text import printable_lines
 
@@ -115,6 +115,7 @@ async def _ask(settings: Settings, asked: Asked) -> Answered:
     database = open_database(settings.postgres, settings.state_dir)
     marks = open_marks(settings, database)
     flows = OpenFlows(preloaded.policy.current, marks, flow_key(settings, os.environ))
+    services = open_services(settings)
     try:
         gate = Gate(
             policy=lambda: HookPolicy(preloaded.policy.current()),
@@ -124,6 +125,7 @@ async def _ask(settings: Settings, asked: Asked) -> Answered:
             limits=CallLimits(open_limits(settings, database)),
             halts=read_halts(settings.state_dir),
             flows=flows,
+            services=services,
         )
         agent = asked.agent or settings.default_agent
         context = Context(Principal(agent), asked.server, transport="hook", session=asked.session)
@@ -131,6 +133,8 @@ async def _ask(settings: Settings, asked: Asked) -> Answered:
         gate.threads.close()
         return _answered(verdict)
     finally:
+        if services is not None:
+            await services.close()
         await marks.close()
         await database.close()
         await asyncio.to_thread(audit.close)

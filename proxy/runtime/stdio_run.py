@@ -12,10 +12,11 @@ from proxy.system import log_setup  # before all others: it imports structlog wi
 # isort: split
 from proxy.config import Settings, load_settings
 from proxy.core.ids import new_id
-from proxy.core.model import Context, Principal
+from proxy.core.model import Context
 from proxy.errors import ConfigError, StartError, TracingError
 from proxy.policy.home import own_home
 from proxy.runtime.preload import policy_cache, preload
+from proxy.runtime.stdio_identity import stdio_principal
 from proxy.sandbox.process_reaper import kill_descendants, set_subreaper
 from proxy.sandbox.server_process import Launch, ServerProcess, plan_launch, start_server
 from proxy.trace.server_name import server_name as name_server
@@ -48,11 +49,7 @@ def run_server(given: RunFlags) -> int:
     log_setup.configure(level, "json" if given.as_json else settings.log_format)
     say = _say_json if given.as_json else _say
     # Fail closed: who requires tokens must not get unauthenticated calls through the side door of stdio.
-    if settings.agent_auth == "required":
-        raise ConfigError(
-            "setting agent_auth = 'required': over stdio no caller can prove who it is; "
-            "if you trust its client, set INTERLOCK_AGENT_AUTH=optional for this command"
-        )
+    principal = stdio_principal(settings, os.environ)
     name = given.server_name or name_server(given.command)
     if not name.isprintable() or len(name) > MAX_NAME:
         raise ConfigError(f"the server's name {name[:40]!r} is not allowed; give another with --server-name")
@@ -65,7 +62,7 @@ def run_server(given: RunFlags) -> int:
         strace = _strace(settings.trace, name, say)
     except _CannotTraceError:
         return 1
-    context = Context(Principal(settings.default_agent), name, transport="stdio", session=new_id())
+    context = Context(principal, name, transport="stdio", session=new_id())
     flags_of_sandbox = (given.sandbox, given.config)
     # Before the server starts: its orphaned processes come to us and end with us, and it cannot read our memory,
     # where the keys are, through /proc or ptrace.

@@ -25,6 +25,7 @@ from proxy.gate.two_phase import TwoPhase
 from proxy.identity.token_file import OperatorTokens
 from proxy.metrics.counters import WAITING
 from proxy.metrics.timed_database import TimedDatabase
+from proxy.policy.rules import ExternalRule
 from proxy.runtime.fleet_report import FleetReport
 from proxy.runtime.halt_watcher import HaltWatcher, read_halts
 from proxy.runtime.pin_watcher import watch_approvals
@@ -52,8 +53,11 @@ if TYPE_CHECKING:
     from proxy.core.halts import Halt
     from proxy.core.interfaces import EventSink, SharedCalls
     from proxy.core.limits import LimitStore
+    from proxy.external.client import Services
     from proxy.fleet.open_state import Fleet
     from proxy.gate.halts import ActiveHalts
+    from proxy.identity.operator_verifier import OperatorVerifier
+    from proxy.identity.verifier import AgentVerifier
     from proxy.metrics.counters import WorkerCounters
     from proxy.notify.notifier import Notifier
     from proxy.runtime.policy_follower import PolicyFollower
@@ -120,6 +124,8 @@ class Components:
         self.halt_watcher = HaltWatcher(halts, self.halt_file, self.halt_store, self._halts_changed)
         self.notifier = _open_notifier(settings, self._database, self.two_phase)
         self.marks = open_marks(settings, timed)
+        self.services = open_services(settings)
+        self._tell_of_services()
         self.gate = self._open_gate(settings, catalog, halts, shared_calls)
 
     def _open_fleet(self, settings: Settings, fleet: Fleet | None) -> FleetWatcher | None:
@@ -192,6 +198,7 @@ class Components:
             limits=self.limits,
             halts=halts,
             flows=OpenFlows(self.policy.current, self.marks, flow_key(settings, os.environ)),
+            services=self.services,
         )
 
     async def check(self) -> None:
@@ -249,12 +256,22 @@ class Components:
         await self.limits.close()
         await self.two_phase.close()
         await self.marks.close()
+        if self.services is not None:
+            await self.services.close()
         if self.sampler is not None:
             await self.sampler.close()
         await asyncio.to_thread(self.audit.close)
 
+    def _tell_of_services(self) -> None:
+        """Log which services rules ask that the settings do not name: calls that need them are refused."""
+        known = self.services.names if self.services is not None else frozenset()
+        for rule in self.policy.current().rules.values():
+            if self._lead and isinstance(rule, ExternalRule) and rule.service not in known:
+                log.warning("a rule asks a service that the settings do not name", rule=rule.id, service=rule.service)
+
     def _policy_reloaded(self) -> None:
         self._on_reload()
+        self._tell_of_services()
         if self.policy.problem is None:
             self._tools_changed(None)
 
@@ -280,6 +297,38 @@ def open_limits(settings: Settings, database: Database) -> LimitStore:
     from proxy.store.limit_store_postgres import PostgresLimits  # noqa: PLC0415  for those who have Postgres
 
     return PostgresLimits(database)
+
+
+def open_services(settings: Settings) -> Services | None:
+    """Return what asks services that rules name; None where the settings name none. Raises ConfigError."""
+    if settings.external is None:
+        return None
+    from proxy.external.client import Services  # noqa: PLC0415  for those who have services
+    from proxy.external.settings import load_external  # noqa: PLC0415
+
+    return Services(load_external(settings.external))
+
+
+def open_verifier(settings: Settings) -> AgentVerifier | None:
+    """Return what verifies agents by the providers of the settings; None without any. Raises ConfigError."""
+    if settings.identity is None:
+        return None
+    from proxy.identity.settings import load_identity  # noqa: PLC0415  for those who have providers
+    from proxy.identity.verifier import AgentVerifier  # noqa: PLC0415
+
+    found = load_identity(settings.identity, settings.default_agent)
+    return AgentVerifier(found) if found is not None else None
+
+
+def open_operator_verifier(settings: Settings) -> OperatorVerifier | None:
+    """Return what verifies operators' own tokens; None where no issuer signs them in. Raises ConfigError."""
+    if settings.console_oidc is None:
+        return None
+    from proxy.identity.oidc_settings import load_oidc  # noqa: PLC0415  for those who have an issuer
+    from proxy.identity.operator_verifier import OperatorVerifier  # noqa: PLC0415
+
+    found = load_oidc(settings.console_oidc, settings.console_url)
+    return OperatorVerifier(found) if found is not None else None
 
 
 def flow_key(settings: Settings, environ: Mapping[str, str]) -> bytes:

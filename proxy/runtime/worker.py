@@ -25,6 +25,7 @@ from addons.lane.lanes import Lanes
 from addons.limits import Limits
 from addons.mcp import http_addons
 from addons.mitm.addon_manager import InterlockMaster
+from addons.mitm.client_certificates import ClientCertificates
 from addons.mitm.fast.replacements import FAST
 from addons.mitm.next_layer import HttpOnly
 from addons.mitm.patches import Replacements, install
@@ -38,7 +39,7 @@ from proxy.errors import ConfigError
 from proxy.identity.ca import Authority
 from proxy.identity.token_file import AgentTokens
 from proxy.metrics.counters import CONNECTIONS, STREAMS, UNDER_WAY, CountingSink, WorkerCounters
-from proxy.runtime.wiring import Components
+from proxy.runtime.wiring import Components, open_operator_verifier, open_verifier
 from proxy.runtime.worker_process import Channel, WorkerStatus
 from proxy.store.shared_calls import SharedCalls
 from proxy.system.secret_files import read_or_make_key
@@ -110,6 +111,7 @@ class Worker:
             settings.state_dir,
             listeners=context.listeners,
             halts=HaltControl(self.components.halt_store, self.components.halt_file, self.components.sink),
+            verifier=open_operator_verifier(settings),
         )
         self.connections = ConnectionGuard(
             self.gate,
@@ -119,6 +121,7 @@ class Worker:
             body_seconds=settings.body_timeout,
             default_agent=settings.default_agent,
         )
+        self.verifier = open_verifier(settings)
         self.components.halt_watcher.on_cut = self.connections.cut
         self.master = self._master()
 
@@ -150,7 +153,8 @@ class Worker:
             await self._shut_down(serving)
 
     async def _watch(self) -> None:
-        await asyncio.gather(self.components.watch(), self._tick())
+        following = (self.verifier.follow(),) if self.verifier is not None else ()
+        await asyncio.gather(self.components.watch(), self._tick(), *following)
 
     async def _tick(self) -> None:
         """Update heartbeat and gauges every second. Runs until cancelled."""
@@ -224,7 +228,10 @@ class Worker:
             self.gate,
             default_agent=settings.default_agent,
             required=settings.agent_auth == "required",
+            verifier=self.verifier,
         )
+        certificates = replacements.certificates()
+        asks = self.verifier is not None and self.verifier.uses_certificates
         egress = Egress(EgressGuard(self.policy.current, lambda: [*own, *self.admin_api.addresses]), self.gate)
         carriers = http_addons(
             self.gate,
@@ -241,7 +248,8 @@ class Worker:
             core.Core(),
             proxyserver.Proxyserver(),
             HttpOnly(limits, replacements.http_layer, replacements.client_tls),
-            replacements.certificates(),
+            certificates,
+            *((ClientCertificates(certificates),) if asks else ()),
             *(make() for make in replacements.addons),
             disable_h2c.DisableH2C(),
             self.connections,

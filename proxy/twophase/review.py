@@ -288,7 +288,7 @@ def _check_role(operator: Operator) -> None:
 
 
 def _check_own(proposal: Proposal, operator: Operator) -> None:
-    if proposal.own == "refuse" and proposal.principal in operator.agents:
+    if proposal.own == "refuse" and operator.runs(proposal.principal):
         who = f"{operator.name} runs the agent {proposal.principal}"
         raise ReviewError("own_proposal", f"{who}, and rule {proposal.rule} wants somebody else to approve")
 

@@ -64,6 +64,10 @@ SELECT interlock_drop_events($1, $2, $3);
     OR reason ILIKE {pattern} OR arguments::text ILIKE {json_pattern}
 )
 
+-- name: has_claim
+-- A condition: what is told of the agent has {wanted} in it.
+event_id IN (SELECT told.event_id FROM events AS told WHERE told.detail @> {wanted}::jsonb)
+
 -- name: chain_rows
 -- A stretch of a writer's chain (proxy/audit/range_check.py). The columns behind the first five are those of `chain_page`.
 SELECT

@@ -52,6 +52,12 @@ PRAGMA incremental_vacuum;
     OR coalesce(reason, '') LIKE {pattern} ESCAPE '\' OR coalesce(arguments, '') LIKE {json_pattern} ESCAPE '\'
 )
 
+-- name: has_claim
+-- A condition: what is told of the agent has {value} at {path}, or in a list there.
+event_id IN (
+    SELECT told.event_id FROM events AS told, json_each(told.detail, {path}) AS one WHERE one.value = {value}
+)
+
 -- name: chain_rows
 -- A stretch of a writer's chain (proxy/audit/range_check.py). The columns behind the first five are those of `chain_page`.
 SELECT

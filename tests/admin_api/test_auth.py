@@ -10,6 +10,7 @@ import pytest
 from proxy.admin_api import auth
 from proxy.admin_api.auth import ListenerName, OperatorAuth
 from proxy.core.approvals import Operator, Role
+from proxy.errors import CredentialError
 from tests.admin_api.conftest import Served
 from tests.support.timeouts import PATIENCE
 
@@ -130,3 +131,26 @@ async def test_over_tcp_a_name_of_somebody_elses_is_refused_before_the_token_is_
 )
 def test_a_host_header_means_a_listener_or_not(listener: ListenerName, header: str, fits: bool) -> None:
     assert listener.fits(header) is fits
+
+
+class _Verifier:
+    async def operator(self, token: str) -> Operator:
+        if token != "a.b.c":
+            raise CredentialError("token_signature", "its signature is wrong")
+        return Operator("alice", Role.ADMIN, frozenset({"okta:alice/*"}))
+
+
+async def test_an_issuers_token_counts_with_the_lower_of_two_roles(served: Served) -> None:
+    def scope(token: str) -> dict:
+        return {"type": "http", "headers": [(b"authorization", f"Bearer {token}".encode())]}
+
+    guard = OperatorAuth(served.tokens, served.world, wrong_token_seconds=0, verifier=_Verifier())  # type: ignore[arg-type]
+    operator = await guard.authenticate(scope("a.b.c"))
+    own = served.tokens.named("alice")
+    assert own is not None
+    assert (operator.name, operator.role, operator.runs("okta:alice/bot")) == ("alice", own.role, True)
+    for wrong in ("a.b.d", "a.b", "a.b.c.d"):
+        with pytest.raises(auth.ApiError):
+            await guard.authenticate(scope(wrong))
+    with pytest.raises(auth.ApiError):
+        await OperatorAuth(served.tokens, served.world, wrong_token_seconds=0).authenticate(scope("a.b.c"))

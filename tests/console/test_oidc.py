@@ -8,10 +8,10 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from proxy.console import oidc
 from proxy.console.id_token import OidcError
 from proxy.console.oidc import IssuerDownError, OidcClient
-from proxy.console.oidc_settings import OidcSettings, RoleMap
+from proxy.identity import issuer_http
+from proxy.identity.oidc_settings import OidcSettings, RoleMap
 from tests.support.oidc_issuer import CLIENT, Issuer, start_issuer
 
 URL = "https://console.example.com"
@@ -50,7 +50,7 @@ async def test_kept_answers_are_asked_for_again_after_an_hour(issuer: Issuer) ->
 
 
 async def test_an_issuer_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(oidc, "ASK_SECONDS", 0.1)
+    monkeypatch.setattr(issuer_http, "ASK_SECONDS", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         with pytest.raises(IssuerDownError):
             await client(f"http://127.0.0.1:{silent.getsockname()[1]}").begin("/")
@@ -60,6 +60,6 @@ async def test_an_issuer_that_does_not_answer_is_given_up(monkeypatch: pytest.Mo
 
 
 async def test_an_answer_that_is_too_large_is_refused(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(oidc, "MAX_ANSWER", 10)
+    monkeypatch.setattr(issuer_http, "MAX_ANSWER", 10)
     with pytest.raises(OidcError, match="too large"):
         await client(issuer.url).begin("/")

@@ -44,11 +44,15 @@ PARTS = {
     "seq": "1",
     "pattern": "'%x%'",
     "json_pattern": "'%x%'",
+    "path": "'$.x'",
+    "value": "'x'",
+    "wanted": "'{}'",
 }
 FRAGMENTS = {
     "event_is_not_past": "SELECT 1 FROM events WHERE {}",
     "call_is_not_past": "SELECT 1 FROM tool_calls WHERE {}",
     "has_text": "SELECT 1 FROM tool_calls WHERE {}",
+    "has_claim": "SELECT 1 FROM tool_calls WHERE {}",
 }
 ROW_VALUES = {"events_sqlite": 35, "log": 3}
 

@@ -34,8 +34,8 @@ from tests.support.processes import module_command
 from tests.support.stdio_harness import start_run
 
 TOOLS = """
-basename bash cat chmod cp curl cut date dirname env false grep head id jq kill ls mkdir mktemp mv readlink rm sed seq
-setpriv sh sleep sort strace tail tee test timeout touch tr true unshare wc
+base64 basename bash cat chmod cp curl cut date dirname env false grep head id jq kill ls mkdir mktemp mv openssl
+readlink rm sed seq setpriv sh sleep sort strace tail tee test timeout touch tr true unshare wc
 """
 """Programs of the system's own that blocks and interlock may use."""
 

@@ -9,6 +9,7 @@ import hashlib
 import html
 import json
 import secrets
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -123,11 +124,13 @@ def _handler(issuer: Issuer) -> type[BaseHTTPRequestHandler]:
 
 
 @contextlib.contextmanager
-def start_issuer() -> Iterator[Issuer]:
+def start_issuer(tls: ssl.SSLContext | None = None) -> Iterator[Issuer]:
     """Serve an issuer under the name localhost, which for a browser is another site than 127.0.0.1."""
     issuer = Issuer()
     server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(issuer))
-    issuer.url = f"http://localhost:{server.server_address[1]}"
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+    issuer.url = f"{'http' if tls is None else 'https'}://localhost:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:

@@ -28,6 +28,10 @@ Arg = Annotated[
     list[str] | None,
     typer.Option(metavar="PATH=VALUE", help="An argument and its value, such as path=/etc/passwd or options.depth=3."),
 ]
+Claim = Annotated[
+    list[str] | None,
+    typer.Option(metavar="CLAIM=VALUE", help="A claim of the agent's, such as groups=sre, sub=alice or act.sub=bot."),
+]
 
 
 def read_filter(
@@ -39,6 +43,7 @@ def read_filter(
     decision: Decision = None,
     rule: Rule = None,
     arg: Arg = None,
+    claim: Claim = None,
 ) -> Filter:
     """Return what the options say. Raises ConfigError where one of them cannot be read."""
     now = time.time()
@@ -51,6 +56,7 @@ def read_filter(
         decision=decision,
         rule=rule,
         arguments=tuple(map(_argument, arg or ())),
+        claims=tuple(map(_claim, claim or ())),
     )
     if made.since is not None and made.until is not None and made.since >= made.until:
         raise ConfigError(f"--since {since} is not before --until {until}")
@@ -68,3 +74,11 @@ def _argument(text: str) -> tuple[str, str]:
             """or ["a.b=c"].d=x for a name with dots or other signs in it"""
         ) from error
     return path, value
+
+
+def _claim(text: str) -> tuple[str, str]:
+    # The last `=`: the name of a claim may be a URL with one in its query, and values of groups have none.
+    name, found, value = text.rpartition("=")
+    if not found or not name:
+        raise ConfigError(f"--claim {text!r} is not a claim and its value; write groups=sre or sub=alice")
+    return name, value

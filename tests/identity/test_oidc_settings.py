@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from proxy.console.oidc_settings import RoleMap, load_oidc
 from proxy.core.approvals import Role
 from proxy.errors import ConfigError
+from proxy.identity.oidc_settings import RoleMap, load_oidc
 
 URL = "https://console.example.com"
 GOOD: dict[str, Any] = {"issuer": "https://id.example.com", "client_id": "us", "roles": {"claim": "g", "viewer": ["v"]}}

@@ -9,9 +9,10 @@ roles: {claim: groups, admin: [sre-leads], approver: [sre], viewer: [staff]}
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
 from pathlib import Path  # noqa: TC003  pydantic reads annotations when it runs
 from typing import TYPE_CHECKING, Annotated, Any, Final, Self
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from ruamel.yaml import YAML
@@ -19,27 +20,16 @@ from ruamel.yaml.error import YAMLError
 
 from proxy.core.approvals import Role
 from proxy.errors import ConfigError
+from proxy.identity.issuer_http import check_issuer
 from proxy.system.secret_files import read_private
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 
-
-def check_url(value: str) -> str:
-    """Return a URL that may be asked. Raises ValueError for one without TLS, except of this machine."""
-    parts = urlsplit(value)
-    safe = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOOPBACK)
-    if not parts.hostname or parts.username is not None or parts.fragment or not safe or not value.isprintable():
-        raise ValueError("write an https:// URL without a user name; http:// is for this machine alone")
-    return value
-
-
-def _issuer(value: str) -> str:
-    if "?" in value:
-        raise ValueError("an issuer has no query")
-    return check_url(value)
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+|-]{0,127}")
+_CLAIM: Final = re.compile(r"\{([^{}]+)\}")
+_GLOB: Final = re.compile(r"[*?\[]")
 
 
 class RoleMap(BaseModel):
@@ -75,13 +65,15 @@ class OidcSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    issuer: Annotated[str, AfterValidator(_issuer)]
+    issuer: Annotated[str, AfterValidator(check_issuer)]
     client_id: str = Field(min_length=1, max_length=256)
     client_secret_file: Path | None = None
     operator: str = Field("sub", min_length=1)
     scopes: tuple[str, ...] = ("openid", "profile", "email")
     roles: RoleMap
     ca_file: Path | None = None
+    agents: tuple[str, ...] = ()
+    """Globs of agents that run on behalf of who signs in; {sub} stands for a claim of that person's."""
 
     def secret(self) -> str | None:
         """Return the client's secret; None for a public client. Raises ConfigError where it cannot be used."""
@@ -94,6 +86,39 @@ class OidcSettings(BaseModel):
         if not text:
             raise ConfigError(f"client_secret_file {str(self.client_secret_file)!r} is empty")
         return text
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Who signed in, the role that the claims give, and the agents that run on this person's behalf."""
+
+    name: str
+    role: Role
+    runs: frozenset[str] = frozenset()
+
+
+def person_of(claims: Mapping[str, Any], settings: OidcSettings) -> Person:
+    """Return who the claims of a verified token name. Raises ValueError where they name no operator."""
+    name, role = claims.get(settings.operator), settings.roles.role(claims)
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ValueError(f"the claim {settings.operator!r} names no operator")
+    if settings.operator == "email" and claims.get("email_verified") is not True:
+        raise ValueError("the issuer has not verified your e-mail address")
+    if role is None:
+        raise ValueError("your account has no role here")
+    return Person(name, role, frozenset(_filled(pattern, claims) for pattern in settings.agents))
+
+
+def _filled(pattern: str, claims: Mapping[str, Any]) -> str:
+    """Return a glob with claims in it, in which a claim's own `*` stands for itself."""
+
+    def value(match: re.Match[str]) -> str:
+        found = claims.get(match[1])
+        if not isinstance(found, str) or not found:
+            raise ValueError(f"your account has no claim {match[1]!r}, which says which agents are yours")
+        return _GLOB.sub(r"[\g<0>]", found)
+
+    return _CLAIM.sub(value, pattern)
 
 
 def load_oidc(path: Path | None, console_url: str | None) -> OidcSettings | None:
