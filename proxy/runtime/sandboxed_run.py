@@ -108,6 +108,7 @@ class SandboxedRun:
     _servers: list[asyncio.Server] = field(default_factory=list["asyncio.Server"])
     report: SandboxReport | None = None
     on_refused: Callable[[str, int], None] = lambda _host, _port: None
+    bound_hosts: Callable[[str, int], bool] | None = None  # whether the calls in flight let it reach a host
     around: Surroundings | None = None
     supervised: socket.socket | None = None  # our end of the socket by which a supervisor gets to answer for its files
 
@@ -120,6 +121,14 @@ class SandboxedRun:
     def binds_files(self) -> bool:
         """Whether some tool may open only what its arguments name."""
         return self.supervised is not None
+
+    def lists(self, host: str, port: int) -> bool:
+        """Return whether the profile's `network` has a host."""
+        hosts = self._grants.hosts
+        return hosts is None or host_fits(host, port, hosts)
+
+    def _allows(self, host: str, port: int) -> bool:
+        return self.lists(host, port) and (self.bound_hosts is None or self.bound_hosts(host, port))
 
     async def release(self) -> dict[str, Any]:
         """Wait until the sandbox holds and let the server begin; return what events say of it.
@@ -164,11 +173,11 @@ class SandboxedRun:
 
         assert self._way.proxy is not None
         hosts = self._grants.hosts
-        allowed = (lambda host, port: host_fits(host, port, hosts)) if hosts is not None else None
+        every = hosts is None and self.bound_hosts is None
         self._servers = await serve_sandbox(
             self._way.proxy,
             sockets,
-            allowed,
+            None if every else self._allows,
             self.on_refused,
             host_ports=local_ports(hosts),
             redirected=self._way.firewall is not None,

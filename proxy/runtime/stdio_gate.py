@@ -79,15 +79,17 @@ class StdioGate:
             await components.close()
 
     def _runner(self, components: Components) -> tuple[StdioRunner, BoundFiles | None]:
-        violations, bound = None, None
+        violations, bound, hosts = None, None, None
         if self.box is not None:
             from proxy.runtime import file_binding  # noqa: PLC0415  most servers have no sandbox
 
             violations = file_binding.ViolationReport(
                 self.box, partial(components.gate.recorder.observed, self.context)
             )
+            keeper = file_binding.keep_violations(self.box, components.gate, self.context, lambda: runner)
+            hosts = file_binding.bind_hosts(self.box)
             if self.box.binds_files:
-                bound = file_binding.bind_files(self.box, components.gate, self.context, lambda: runner, self.channel)
+                bound = file_binding.bind_files(self.box, keeper, self.channel)
             self._tell_untraced()
         watch = self._watch(components, violations)
         # After everything that may print: from here on stdout carries MCP only.
@@ -101,6 +103,7 @@ class StdioGate:
             answer_limit=self.settings.response_limit,
             stop_seconds=self.settings.drain_timeout,
             bound=bound,
+            bound_hosts=hosts,
             watch=watch,
             say=self.say,
             release=self._release if self.box is not None else None,

@@ -240,6 +240,33 @@ def test_a_network_is_what_its_line_says(folder: Path, world: World, row: str) -
         assert reached == expected, run.errors()
 
 
+def test_a_bound_tool_reaches_the_hosts_that_its_call_names_and_the_rest_is_told(folder: Path, world: World) -> None:
+    port = world.plain
+    tools = {"fetch": {"network": "from arguments"}}
+    hosts = ["site.test:*", "web.test:*", f"localhost:{port}"]
+    flag = profile(folder, network=hosts, exec=["curl"], tools=tools, on_violation="withhold")
+    with started(folder, ASKING, flag, state_dir=world.state_dir) as run:
+        for number, name in enumerate(("site.test", "localhost"), 1):
+            assert "there" in text_of(run.call("fetch", number, client="curl", url=f"http://{name}:{port}/"))
+        # Its arguments name a page, and the tool visits another one: each is on the profile's list.
+        for number, (named, visited) in enumerate((("site.test", "web.test"), ("site.test", "localhost")), 10):
+            said = run.ask(
+                "tools/call",
+                number,
+                name="fetch",
+                arguments={"client": "split", "url": f"http://{named}:{port}/ {visited.encode().hex()}"},
+            )
+            assert "there" not in json.dumps(said)
+            assert "sandbox_violation" in json.dumps(said), run.errors()
+        assert run.end() == 0
+        told = [event for event in run.events() if event["kind"] == "act_refused"]  # the module's other servers', too
+        refused = [event for event in told if "from arguments" in event["rule"]]
+    assert [(event["tool"], event["detail"]["target"]) for event in refused] == [
+        ("fetch", f"{name}:{port}") for name in ("web.test", "localhost")
+    ]
+    assert all(event["call_id"] for event in refused)
+
+
 def test_a_listed_socket_is_reached_and_none_beside_it(folder: Path, world: World) -> None:
     beside = folder / "root" / "beside.sock"
     with socket.socket(socket.AF_UNIX) as listener:
