@@ -8,10 +8,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from proxy.sandbox.boundaries import boundaries
+from proxy.sandbox.profile import binds_hosts
 from proxy.sandbox.violation_rules import SandboxRules
 from proxy.sandbox.violations import violation
 from proxy.stdio.bound_files import BoundFiles
-from proxy.stdio.bound_hosts import BoundHosts, RefusedHosts, binds_hosts
+from proxy.stdio.bound_hosts import BoundHosts, RefusedHosts
 from proxy.stdio.violation_keeper import ViolationKeeper
 from proxy.trace.observed_violations import with_violations
 

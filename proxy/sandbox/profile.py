@@ -221,6 +221,11 @@ class SandboxProfile(_Strict):
         )
 
 
+def binds_hosts(profile: SandboxProfile) -> bool:
+    """Return whether some tool may reach only the hosts that its arguments name."""
+    return any(tool.network == "from arguments" for tool in profile.tools.values())
+
+
 def host_fits(host: str, port: int, allowed: Iterable[str]) -> bool:
     """Return whether a host and port are on a profile's list; an entry without a port stands for 443 and 80."""
     name = host.lower().rstrip(".").strip("[]")

@@ -22,11 +22,6 @@ NOT_LISTED: Final = "network does not list it"
 NOT_NAMED: Final = "network: from arguments, and no call in flight named it"
 
 
-def binds_hosts(profile: SandboxProfile) -> bool:
-    """Return whether some tool may reach only the hosts that its arguments name."""
-    return any(tool.network == "from arguments" for tool in profile.tools.values())
-
-
 class BoundHosts:
     """One server's binding."""
 

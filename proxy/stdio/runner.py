@@ -15,8 +15,7 @@ from proxy.core.model import Call
 from proxy.gate.behaviour import denial_of
 from proxy.gate.halts import covers
 from proxy.sandbox.process_reaper import FORWARDED, NOT_EXECUTABLE, NOT_FOUND
-from proxy.sandbox.sandbox_exec import NOT_CONFINED
-from proxy.sandbox.sandboxed_start import SandboxRefusedError
+from proxy.sandbox.refusal import NOT_CONFINED, SandboxRefusedError
 from proxy.stdio.session import Session
 from proxy.trace.observed_act import as_act
 from proxy.wire.stdio_lines import LineSplitter, TooLong

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from proxy.sandbox.profile import SandboxProfile
+from proxy.sandbox.profile import SandboxProfile, binds_hosts
 from proxy.sandbox.violations import Violation
-from proxy.stdio.bound_hosts import NOT_LISTED, NOT_NAMED, BoundHosts, RefusedHosts, binds_hosts
+from proxy.stdio.bound_hosts import NOT_LISTED, NOT_NAMED, BoundHosts, RefusedHosts
 
 PROFILE = SandboxProfile.model_validate(
     {"network": "any", "tools": {"fetch*": {"network": "from arguments"}, "read": {"files": "from arguments"}}}
