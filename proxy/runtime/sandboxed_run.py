@@ -85,6 +85,7 @@ class SandboxedRun:
 
     chosen: ChosenSandbox
     launch: Launch
+    command: tuple[str, ...] = ()  # the server's own
     _start: SandboxedStart | None = None
     _grants: Grants = field(default_factory=Grants)
     _way: WayOut = field(default_factory=WayOut)
@@ -150,6 +151,34 @@ class SandboxedRun:
                 found["missing"] = list(self.report.missing)
         return found
 
+    def update(self, profile: SandboxProfile) -> tuple[list[str], list[str]]:
+        """Put a new profile in force as far as that can be: for the next connection.
+
+        Return the fields that count from now on, and those that count once the server is started again.
+        """
+        old = self.chosen.profile
+        fields = [name for name in type(old).model_fields if name not in ("description", "extends")]
+        changed = [name for name in fields if getattr(old, name) != getattr(profile, name)]
+        now = ["network"] if "network" in changed and self._leads_to(profile.hosts) else []
+        if now:
+            self._grants = replace(self._grants, hosts=profile.hosts)
+            self.chosen = replace(self.chosen, profile=old.model_copy(update={"network": profile.network}))
+        return now, [name for name in changed if name not in now]
+
+    def _leads_to(self, hosts: tuple[str, ...] | None) -> bool:
+        """Return whether the ports that lead out of the sandbox are enough for other hosts than those at its start."""
+        if self._way.ports is None:
+            return False
+        if hosts == ():
+            return True
+        from proxy.runtime.sandbox_network import local_ports, ports_of  # noqa: PLC0415  only servers with a network
+
+        if hosts is None or any(entry.endswith(":*") for entry in hosts):
+            return self._way.firewall is not None and not local_ports(hosts)
+        if set(local_ports(hosts)) - set(local_ports(self.chosen.profile.hosts)):
+            return False
+        return self._way.firewall is not None or set(ports_of(hosts)) <= set(self._way.ports)
+
     def close(self) -> None:
         """Close the ways out."""
         for server in self._servers:
@@ -161,11 +190,10 @@ class SandboxedRun:
 
         assert self._way.proxy is not None
         hosts = self._grants.hosts
-        every = hosts is None and not binds_hosts(self.chosen.profile)
         self._servers = await serve_sandbox(
             self._way.proxy,
             sockets,
-            None if every else self._allows,
+            self._allows,
             lambda host, port: self.on_refused(host, port),  # noqa: PLW0108  set once the gate is there
             host_ports=local_ports(hosts),
             redirected=self._way.firewall is not None,
@@ -180,7 +208,7 @@ def prepare_sandbox(chosen: ChosenSandbox, launch: Launch, settings: Settings, c
         home, cwd, roots_of(launch.argv, home, cwd), package=package, path=os.environ.get("PATH", os.defpath)
     )
     if not chosen.profile.enforced:
-        return SandboxedRun(chosen, launch, around=around)
+        return SandboxedRun(chosen, launch, launch.argv, around=around)
     way = find_way_out(chosen.profile.hosts, settings)
     try:
         grants = expand(chosen.profile, around, os.environ)
@@ -202,7 +230,7 @@ def prepare_sandbox(chosen: ChosenSandbox, launch: Launch, settings: Settings, c
         environ=change({**grants.env, "TMPDIR": "/tmp"}, way.environ),  # noqa: S108  its own
     )
     start = SandboxedStart(plan)
-    return SandboxedRun(chosen, start.launch, start, grants, way, around=around, supervised=ours)
+    return SandboxedRun(chosen, start.launch, launch.argv, start, grants, way, around=around, supervised=ours)
 
 
 def find_way_out(hosts: tuple[str, ...] | None, settings: Settings) -> WayOut:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from proxy.audit.restored import open_run_log
 from proxy.gate.behaviour import Behaviour
+from proxy.runtime.preload import policy_cache
 from proxy.runtime.wiring import Components
 from proxy.sandbox.sandbox_exec import MARK
 from proxy.sandbox.violation_rules import CombinedRules
@@ -60,6 +61,7 @@ class StdioGate:
             server=context.server,
             preloaded=self.preloaded,
             console=run_file.console_url(settings.state_dir),
+            reloaded=self._on_reload(),
         )
         runner, bound = self._runner(components)
         components.halt_watcher.on_cut = runner.cut
@@ -77,6 +79,14 @@ class StdioGate:
             if bound is not None:
                 bound.stop()
             await components.close()
+
+    def _on_reload(self) -> Callable[[], None]:
+        if self.box is None:
+            return lambda: None
+        from proxy.runtime.sandbox_update import SandboxUpdate  # noqa: PLC0415  most servers have no sandbox
+
+        current, parsed = self.preloaded.policy.current, policy_cache(self.settings)
+        return SandboxUpdate(self.box, self.context.server, self.box.command, current, parsed, self.say)
 
     def _runner(self, components: Components) -> tuple[StdioRunner, BoundFiles | None]:
         violations, bound, hosts = None, None, None

@@ -297,6 +297,23 @@ def test_the_policys_section_holds_without_a_word_on_the_command_line(folder: Pa
         assert "FileNotFoundError" in text_of(run.call("read", 3, path=str(folder / "policy.yaml")))
 
 
+def test_a_policy_that_is_reloaded_changes_the_hosts_at_once_and_says_what_needs_a_new_start(
+    folder: Path, world: World
+) -> None:
+    section = {"extends": ["python"], "read": [str(folder / "root")], "network": ["*.test:*"], "exec": ["curl"]}
+    policy = f"{KNOWN}sandbox: {json.dumps({'asking': section})}\n"
+    fetch = {"client": "curl", "url": f"http://site.test:{world.plain}/"}
+    with started(folder, ASKING, policy=policy, state_dir=world.state_dir) as run:
+        assert "there" in text_of(run.call("fetch", 1, **fetch))
+        changed = section | {"network": ["web.test:*"], "read": []}
+        run.policy.write_text(f"{KNOWN}sandbox: {json.dumps({'asking': changed})}\n")
+        deadline, number = time.monotonic() + PATIENCE, 1
+        while "there" in text_of(run.call("fetch", number := number + 1, **fetch)):
+            assert time.monotonic() < deadline, run.errors()
+        assert "there" in text_of(run.call("fetch", number + 1, **fetch | {"url": f"http://web.test:{world.plain}/"}))
+        assert "read of its sandbox changed" in run.errors()
+
+
 def test_shadow_refuses_nothing_and_says_so(folder: Path) -> None:
     flag = profile(folder, mode="shadow")
     with started(folder, ASKING, flag) as run:

@@ -27,6 +27,7 @@ def test_relative_names_are_below_the_working_folder_and_the_roots(tmp_path: Pat
         box = SandboxedRun(
             ChosenSandbox(profile, "x"),
             Launch("/bin/true", ("true",)),
+            ("true",),
             None,
             expand(profile, around, {}),
             around=around,
