@@ -26,6 +26,7 @@ from bench.sandbox_compare import INITIALIZE, Server, refusals  # noqa: E402  af
 from bench.sandbox_ways import INTERLOCK, Place, Way  # noqa: E402
 from proxy.probe.synthesise import SampleFiles, synthesise  # noqa: E402
 from tests.sandbox.acts import SECRETS  # noqa: E402
+from tests.support.harness import seed_cache  # noqa: E402
 from tests.support.trail_reader import read_trail  # noqa: E402
 
 SERVE = [sys.executable, str(REPOSITORY / "scripts" / "serve_sample.py")]
@@ -95,6 +96,8 @@ def judged(file: Path) -> list[Outcome]:
     """Probe a server, and run it in a sandbox."""
     with tempfile.TemporaryDirectory(prefix="interlock-bad-", dir=Path.home()) as made:
         folder = Path(made)
+        for state in ("probe", "state"):  # a first start compiles patterns for seconds
+            seed_cache(folder / state)
         try:
             tools, high = probed(folder, file)
             held = stopped(folder, file) if set(tools) - high else set()

@@ -102,8 +102,8 @@ class SandboxedRun:
         return self._grants if self._start is not None else None
 
     @property
-    def binds_files(self) -> bool:
-        """Whether some tool may open only what its arguments name."""
+    def is_supervised(self) -> bool:
+        """Whether a supervisor opens files for the server."""
         return self.supervised is not None
 
     def lists(self, host: str, port: int) -> bool:
@@ -214,8 +214,8 @@ def prepare_sandbox(chosen: ChosenSandbox, launch: Launch, settings: Settings, c
         grants = expand(chosen.profile, around, os.environ)
     except (ValueError, OSError) as error:
         raise ConfigError(f"the sandbox profile {chosen.name!r} cannot be applied: {error}") from error
-    binds = any(tool.files == "from arguments" for tool in chosen.profile.tools.values())
-    ours, theirs = socket.socketpair() if binds else (None, None)
+    supervised = chosen.profile.binds_files or chosen.profile.supervise
+    ours, theirs = socket.socketpair() if supervised else (None, None)
     plan = SandboxPlan(
         launch,
         _without_own(grants, settings, config),

@@ -98,7 +98,7 @@ class StdioGate:
             )
             keeper = file_binding.keep_violations(self.box, components.gate, self.context, lambda: runner)
             hosts = file_binding.bind_hosts(self.box)
-            if self.box.binds_files:
+            if self.box.is_supervised:
                 bound = file_binding.bind_files(self.box, keeper, self.channel)
             self._tell_untraced()
         watch = self._watch(components, violations)
@@ -155,7 +155,9 @@ class StdioGate:
         assert self.box is not None
         detail = await self.box.release()
         if self.box.report is not None and self.box.report.missing:
-            missing = "; ".join(self.box.report.missing)
+            from proxy.confine.kernel_settings import with_settings  # noqa: PLC0415  hardly ever needed
+
+            missing = with_settings("; ".join(self.box.report.missing))
             self.say(f"interlock run: the sandbox of {self.context.server!r} is not complete: {missing}")
         if self.box.absent:
             self.say(

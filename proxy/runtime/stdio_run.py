@@ -133,7 +133,7 @@ async def _load_gate(box: SandboxedRun | None, start: _ServerStart) -> type[Stdi
     Until the gate is there, not a byte goes to the server. One whose files are bound to its calls waits for the gate.
     Raises SandboxRefusedError.
     """
-    if box is not None and box.binds_files:
+    if box is not None and box.is_supervised:
         return _import_gate()
     await start()
     if box is None:
@@ -164,7 +164,7 @@ async def _serve(
     # Before the server starts: the policy may have a sandbox for it.
     preloaded = preload(settings, own_home(launch.argv, os.environ))
     box = _sandbox(settings, preloaded, context.server, launch, sandbox)
-    channel = TracePipe(supervised=box is not None and box.binds_files) if strace is not None else None
+    channel = TracePipe(supervised=box is not None and box.is_supervised) if strace is not None else None
     command = box.launch if box is not None else launch
     if strace is not None and channel is not None:
         command = under_strace(command, strace, channel.path, sandboxed=box is not None and box.confines)
@@ -173,7 +173,9 @@ async def _serve(
         gate = await _load_gate(box, start)
         return await gate(settings, context, preloaded, say, channel, box).serve(start)
     except SandboxRefusedError as error:
-        say(f"interlock run: {context.server!r} was not started: {error}")
+        from proxy.confine.kernel_settings import with_settings  # noqa: PLC0415  hardly ever needed
+
+        say(f"interlock run: {context.server!r} was not started: {with_settings(str(error))}")
         return NOT_CONFINED
     finally:
         if start.server is not None:

@@ -123,6 +123,26 @@ def test_what_is_not_granted_stays_hidden_whatever_the_host_does(folder: Path, c
 
 
 @pytest.mark.parametrize("trace", ["off", "require"])
+def test_a_supervised_server_does_not_open_a_hidden_file_that_is_made_later(folder: Path, trace: str) -> None:
+    root = folder / "root"
+    flag = profile(folder, write=[str(root)], hide=["**/*.key"], supervise=True)
+    with started(folder, ASKING, flag, "--trace", trace) as run:
+        assert text_of(run.call("read", 1, path=str(root / "a.txt"))) == "hello"
+        (root / "later.key").write_text("made by the host")
+        (root / "plain").write_text("other name")
+        (root / "linked.txt").symlink_to("later.key")
+        os.link(root / "later.key", root / "deep.key")
+        for number, name in enumerate(("later.key", "linked.txt", "deep.key", "../root/later.key"), 2):
+            assert "PermissionError" in text_of(run.call("read", number, path=str(root / name)))
+        assert "PermissionError" in text_of(run.call("write", 10, path=str(root / "own.key"), text="x"))
+        assert text_of(run.call("read", 11, path=str(root / "plain"))) == "other name"
+        assert text_of(run.call("write", 12, path=str(root / "own.txt"), text="x")) == "1"
+        assert run.end() == 0
+        refused = [event for event in run.events() if event["kind"] == "act_refused" and event["call_id"]]
+    assert {event["rule"] for event in refused} == {"sandbox: hide: **/*.key"}
+
+
+@pytest.mark.parametrize("trace", ["off", "require"])
 def test_nothing_is_left_when_the_launcher_is_killed(folder: Path, trace: str) -> None:
     unwritten, written = folder / "unwritten.txt", folder / "written.txt"
     flag = profile(folder, write=[str(folder / "root"), str(unwritten), str(written)])

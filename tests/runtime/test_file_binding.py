@@ -33,7 +33,7 @@ def test_relative_names_are_below_the_working_folder_and_the_roots(tmp_path: Pat
             around=around,
             supervised=ours,
         )
-        assert box.binds_files
+        assert box.is_supervised
         gate: Any = type("Gate", (), {"recorder": None, "in_flight": SimpleNamespace(under_way=list)})()
 
         async def bind() -> frozenset[str]:
