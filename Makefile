@@ -62,7 +62,7 @@ postgres-lines: $(VENV)/.dev ## what lies between a proxy and its Postgres: PgBo
 	TRAIL=full $(BIN)/python -m pytest -n 0 tests/store/test_postgres_lines.py tests/audit/test_range_check.py $(ARGS)
 
 .PHONY: sandbox-compare
-sandbox-compare: $(VENV)/.dev $(NODE) ## the same acts bare, in srt (from npm) and by `interlock run`, as an ordinary user; the table of docs/sandbox-compare.md
+sandbox-compare: $(VENV)/.dev $(NODE) ## the same acts bare, in srt (from npm) and by `interlock run`, as an ordinary user; the table of docs/sandbox.md
 	@scripts/system-packages bwrap socat rg strace nft curl
 	$(BIN)/python -m bench.sandbox_compare $(ARGS)
 

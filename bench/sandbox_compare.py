@@ -221,7 +221,10 @@ def left_behind(base: Place, way: Way) -> str:
             end(*left)
         own = {path for path in started if path.is_relative_to(place.settings)}
         files = {path for path in machine.folder.rglob("*") if path not in before and path not in own}
-    return ", ".join(f"{len(found)} {what}" for what, found in (("processes", left), ("files", files)) if found) or "–"
+    return (
+        ", ".join(f"{len(found)} {what}" for what, found in (("processes", left), ("files", files)) if found)
+        or "nothing"
+    )
 
 
 def alive(pid: int) -> bool:

@@ -79,6 +79,7 @@ class SandboxedStart:
             (sys.executable, "-I", "-S", script, str(content), str(inner)),
             descriptors=(content, inner, *((plan.supervisor,) if plan.supervisor is not None else ())),
             environ=plan.environ,
+            own_stderr=True,
             made=plan.grants.made,
         )
 

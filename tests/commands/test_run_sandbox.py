@@ -427,3 +427,12 @@ def test_an_ordinary_user_has_a_whole_sandbox_by_the_same_command(folder: Path) 
     assert answers[0] == "hello"
     assert "FileNotFoundError" in answers[1]
     assert "FileNotFoundError" in answers[2]
+
+
+def test_the_clients_stderr_is_not_in_the_servers_hands(folder: Path) -> None:
+    """A client's log file, or its terminal, is reached by nobody who may only write to a pipe."""
+    with started(folder, ASKING, profile(folder)) as run:
+        said = text_of(run.call("log", 1, text="a line for people"))
+        assert said == "pipe"
+        assert run.end() == 0
+        assert "a line for people" in run.errors()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import os
 import socket
+import stat
 import subprocess
 import sys
 import urllib.request
@@ -70,6 +71,12 @@ def connect(path: str) -> str:
         made.settimeout(20)
         made.connect(path)
         return made.recv(100).decode()
+
+
+@server.tool("Writes a line to stderr, and says what that is", {"text": TEXT})
+def log(text: str) -> str:
+    os.write(2, f"{text}\n".encode())
+    return "pipe" if stat.S_ISFIFO(os.fstat(2).st_mode) else "something else"
 
 
 @server.tool("Says which process it is", {})
