@@ -65,6 +65,11 @@ postgres-lines: $(VENV)/.dev ## what lies between a proxy and its Postgres: PgBo
 sinks: $(VENV)/.dev ## three nodes of JetStream and a ClickHouse are killed while events flow: 0 lost, 0 doubled
 	SINKS=full $(BIN)/python -m pytest -n 0 -s tests/sinks/test_kills.py $(ARGS)
 
+.PHONY: sandbox-compare
+sandbox-compare: $(VENV)/.dev $(NODE) ## the same acts bare, in srt (from npm) and by `interlock run`, as an ordinary user; the table of docs/sandbox.md
+	@scripts/system-packages bwrap socat rg strace nft curl
+	$(BIN)/python -m bench.sandbox_compare $(ARGS)
+
 .PHONY: check
 check: ## lint + types + tests: what CI runs
 	@$(MAKE) --no-print-directory --jobs 3 lint types test

@@ -13,6 +13,7 @@ from proxy.audit.backlog import Backlog, SinkBacklog, read_backlog
 from proxy.commands.options import AsJson, ConfigFile, StateDir, state_folder
 from proxy.commands.terminal import count, print_json_lines, print_pairs, printable, printable_lines, stdout_console
 from proxy.commands.time_format import format_time
+from proxy.confine.kernel_settings import with_settings
 from proxy.sandbox.kernel_support import find_support
 from proxy.system import run_file
 
@@ -45,6 +46,11 @@ def status(state_dir: StateDir = None, config: ConfigFile = None, as_json: AsJso
     raise typer.Exit(0 if running is not None and running.policy_problem is None else 1)
 
 
+def _sandboxes() -> str:
+    support = find_support()
+    return str(support) if support.namespaces else with_settings(str(support))
+
+
 def _show(running: RunningProxy | None, audit: Backlog, folder: str) -> None:
     if running is None:
         typer.echo(f"No proxy runs on {folder}. Start one with `interlock up`, or give --state-dir.")
@@ -52,7 +58,7 @@ def _show(running: RunningProxy | None, audit: Backlog, folder: str) -> None:
         typer.echo(f"interlock runs (process {running.pid}, since {format_time(running.started)} UTC).")
     facts = _facts(running) if running is not None else []
     facts += [("audit", _backlog(audit)), *((f"sink {one.name}", _sink(one)) for one in audit.sinks)]
-    facts.append(("sandboxes", str(find_support())))
+    facts.append(("sandboxes", _sandboxes()))
     print_pairs((name, printable(value)) for name, value in facts)
     console = stdout_console()
     for title, problem in _problems(running, audit):

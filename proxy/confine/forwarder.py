@@ -33,6 +33,7 @@ SPARE = 512
 PROXY_SECONDS = 60.0
 FIRST_BYTE_SECONDS = 5.0
 FLUSH_SECONDS = 60.0
+LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")  # of this machine's loopback, in profiles
 TLS_HANDSHAKE = b"\x16"
 TOKEN_WANTED = "the proxy requires agents to authenticate; give --agent and --token-file"  # noqa: S105  no password
 
@@ -115,7 +116,7 @@ class Forwarder:
     def target(self, address: str, port: int, first: bytes = b"") -> str | None:
         """Return the destination of a connection to `address` for a CONNECT line; None where it is to be closed."""
         literal = ipaddress.ip_address(address)
-        if literal.is_loopback and port in self._host_ports:
+        if literal.is_loopback and port in self._host_ports and self._lets_local(port):
             # One address, two names; the proxy insists on the one in the client's Host header.
             return f"{'localhost' if b'localhost' in first.lower() else _host_text(literal)}:{port}"
         # Dialled directly, not redirected: as a tunnel it would lead to the loopback of the proxy's own host.
@@ -129,6 +130,13 @@ class Forwarder:
             self._on_refused(name or str(literal), port)
             return None
         return f"{name or _host_text(literal)}:{port}"
+
+    def _lets_local(self, port: int) -> bool:
+        """Return whether a port of this machine may be reached, under whichever of its names; tell where it may not."""
+        if self._allowed is None or any(self._allowed(name, port) for name in LOCAL_NAMES):
+            return True
+        self._on_refused(LOCAL_NAMES[0], port)
+        return False
 
     def _say_once(self, text: str) -> None:
         if text not in self._said:  # an agent tries again and again

@@ -27,6 +27,17 @@ def read_switch(name: str) -> str | None:
         return None
 
 
+def closed_switches(read: Callable[[str], str | None] = read_switch) -> list[str]:
+    """Return the settings that refuse namespaces to ordinary users here, each with how to change it."""
+    return [f"{name} is {bad}: sudo sysctl {name}={good}" for name, bad, good in _SWITCHES if read(name) == bad]
+
+
+def with_settings(problem: str, read: Callable[[str], str | None] = read_switch) -> str:
+    """Return what a sandbox lacks, with the settings that refuse it namespaces where it lacks those."""
+    closed = closed_switches(read) if "namespace" in problem else []
+    return f"{problem} ({'; '.join(closed)})" if closed else problem
+
+
 def explain(problem: str, read: Callable[[str], str | None] = read_switch) -> str:
     """Return what the system refused, because of which setting, and how to change that."""
     for program, package in _PACKAGES.items():
@@ -34,5 +45,5 @@ def explain(problem: str, read: Callable[[str], str | None] = read_switch) -> st
             return f"{problem}; install it, for example: sudo apt-get install {package}"
     if not problem.startswith(_KERNEL):
         return problem
-    closed = [f"{name} is {bad}: sudo sysctl {name}={good}" for name, bad, good in _SWITCHES if read(name) == bad]
+    closed = closed_switches(read)
     return f"the system refuses {problem}" + (f" ({'; '.join(closed)})" if closed else f"; {_OUTSIDE}")

@@ -119,7 +119,7 @@ def _landlock() -> CheckResult:
     libc = ctypes.CDLL(None, use_errno=True)
     version = libc.syscall(LANDLOCK_CREATE_RULESET, None, 0, LANDLOCK_VERSION)
     if version > 0:
-        return ok("landlock", f"version {version}; not used yet")
+        return ok("landlock", f"version {version}, which sandboxes of `interlock run` use")
     number = ctypes.get_errno()
     why = "not in this kernel" if number == errno.ENOSYS else os.strerror(number)
-    return ok("landlock", f"not available ({why}); not used yet")
+    return ok("landlock", f"not available ({why}): a sandbox of `interlock run` would not be complete")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import signal
 import sys
 import time
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 # Exit code where there can be no sinkhole; the reason is in the file `problem`.
 IMPOSSIBLE = 97
+# Of each process that is probed: a tool that fills the memory or the disk must not take the machine down.
+LIMITS = {resource.RLIMIT_DATA: 4 << 30, resource.RLIMIT_FSIZE: 1 << 30, resource.RLIMIT_CORE: 0}
 LINGER_SECONDS = 1.0
 # Reached only where a process that outlived the server keeps a connection open, or on a machine with much else to do.
 LAST_NOTES_SECONDS = 3.0
@@ -150,12 +153,21 @@ def _become(sinkhole: Sinkhole, stderr: int) -> None:
         os.chdir(sinkhole.working_folder)
         for number in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
+        for kind, most in LIMITS.items():
+            bound(kind, most)
         drop_capabilities((namespaces.CAP_SETPCAP, namespaces.CAP_SYS_PTRACE) if sinkhole.drops else ())
         os.execve(sinkhole.command[0], sinkhole.command, sinkhole.environment)  # noqa: S606  the words are the caller's
     except OSError as error:
         os.write(2, f"cannot start {sinkhole.command[0]!r}: {error.strerror}\n".encode())
     finally:
         os._exit(127)
+
+
+def bound(kind: int, most: int) -> None:
+    """Limit what this process, and each that it starts, may use; a lower limit that holds already stays."""
+    hard = resource.getrlimit(kind)[1]
+    value = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.setrlimit(kind, (value, value))
 
 
 def _wait(child: int) -> int:

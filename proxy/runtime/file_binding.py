@@ -8,9 +8,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from proxy.sandbox.boundaries import boundaries
+from proxy.sandbox.profile import binds_hosts
 from proxy.sandbox.violation_rules import SandboxRules
 from proxy.sandbox.violations import violation
 from proxy.stdio.bound_files import BoundFiles
+from proxy.stdio.bound_hosts import BoundHosts, RefusedHosts
 from proxy.stdio.violation_keeper import ViolationKeeper
 from proxy.trace.observed_violations import with_violations
 
@@ -27,19 +29,36 @@ if TYPE_CHECKING:
     from proxy.trace.tracer import TracePipe
 
 
-def bind_files(
-    box: SandboxedRun, gate: Gate, context: Context, runner: Callable[[], StdioRunner], trace: TracePipe | None
-) -> BoundFiles:
-    """Begin to supervise the server of a sandbox, some of whose tools are bound. Call it before the server starts."""
-    assert box.supervised is not None
-    assert box.around is not None
-    profile, around = box.chosen.profile, box.around
-    granted = boundaries(profile, around, os.environ, box.grants)
+def keep_violations(
+    box: SandboxedRun, gate: Gate, context: Context, runner: Callable[[], StdioRunner]
+) -> ViolationKeeper:
+    """Return what records the acts that a server's sandbox refuses; refused connections are told to it."""
+    profile, calls = box.chosen.profile, gate.in_flight.under_way
 
     def end() -> None:
         runner().kill_server()
 
     keeper = ViolationKeeper(gate, context, profile, end, asyncio.get_running_loop())
+    box.on_refused = RefusedHosts(keeper.take, calls, box.lists)
+    return keeper
+
+
+def bind_hosts(box: SandboxedRun) -> BoundHosts | None:
+    """Bind the hosts of a server to its calls, where some tools are bound. Call it before the server starts."""
+    profile = box.chosen.profile
+    if not binds_hosts(profile):
+        return None
+    bound = BoundHosts(profile)
+    box.bound_hosts = bound.allows
+    return bound
+
+
+def bind_files(box: SandboxedRun, keeper: ViolationKeeper, trace: TracePipe | None) -> BoundFiles:
+    """Begin to supervise the server of a sandbox, some of whose tools are bound. Call it before the server starts."""
+    assert box.supervised is not None
+    assert box.around is not None
+    profile, around = box.chosen.profile, box.around
+    granted = boundaries(profile, around, os.environ, box.grants)
     folders = tuple(dict.fromkeys((around.cwd, *around.roots)))
     writer = trace.writer if trace is not None else None
     return BoundFiles(box.supervised, profile, granted, folders, around.home, keeper.take, writer)

@@ -9,19 +9,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy.agent.env import ProxyEndpoint, change, proxy_url, reached, without_proxy
-from proxy.config import config_path, split_address
-from proxy.confine.firewall import FORWARDER_PORT, RESOLVER_PORT, ruleset
-from proxy.confine.namespace_setup import own_files
+from proxy.agent.env import change
+from proxy.config import config_path
 from proxy.errors import ConfigError
-from proxy.identity.ca import Authority
 from proxy.sandbox.grants import Grants, Surroundings, expand
-from proxy.sandbox.plan import SandboxPlan
-from proxy.sandbox.profile import SandboxProfile, host_fits, profile_hash
+from proxy.sandbox.plan import SandboxPlan, WayOut
+from proxy.sandbox.profile import SandboxProfile, binds_hosts, host_fits, profile_hash
 from proxy.sandbox.profile_files import load_profile, resolve
 from proxy.sandbox.sandboxed_start import SandboxedStart, SandboxReport
 from proxy.sandbox.server_package import package_of, roots_of
-from proxy.system import run_file
 
 if TYPE_CHECKING:
     import asyncio
@@ -33,7 +29,6 @@ if TYPE_CHECKING:
     from proxy.sandbox.server_process import Launch
 
 AUTO, REQUIRE = "auto", "require"
-_LOCAL: Final = ("localhost", "127.0.0.1", "[::1]")
 _RUNTIMES: Final = (
     ("node", re.compile(r"node|npx|npm|pnpm|bunx?|deno|tsx")),
     ("python", re.compile(r"python[0-9.]*|uvx?|pipx")),
@@ -84,30 +79,20 @@ def presets_for(command: Sequence[str]) -> tuple[str, ...]:
     return (*found, *(name for name, pattern in _HELPERS if pattern.search(words)))
 
 
-@dataclass(frozen=True, slots=True)
-class WayOut:
-    """How a server reaches hosts: the ports that lead to the proxy, and the rules that lead every other port there."""
-
-    ports: tuple[int, ...] | None = None
-    dns_port: int = 53
-    firewall: str | None = None
-    proxy: tuple[str, int] | None = None
-    given: dict[str, str] = field(default_factory=dict[str, str])
-    environ: dict[str, str | None] = field(default_factory=dict[str, "str | None"])
-
-
 @dataclass(slots=True)
 class SandboxedRun:
     """One sandboxed server. `launch` starts it; `release` lets it begin and says what holds."""
 
     chosen: ChosenSandbox
     launch: Launch
+    command: tuple[str, ...] = ()  # the server's own
     _start: SandboxedStart | None = None
     _grants: Grants = field(default_factory=Grants)
     _way: WayOut = field(default_factory=WayOut)
     _servers: list[asyncio.Server] = field(default_factory=list["asyncio.Server"])
     report: SandboxReport | None = None
     on_refused: Callable[[str, int], None] = lambda _host, _port: None
+    bound_hosts: Callable[[str, int], bool] | None = None  # whether the calls in flight let it reach a host
     around: Surroundings | None = None
     supervised: socket.socket | None = None  # our end of the socket by which a supervisor gets to answer for its files
 
@@ -117,16 +102,28 @@ class SandboxedRun:
         return self._grants if self._start is not None else None
 
     @property
-    def binds_files(self) -> bool:
-        """Whether some tool may open only what its arguments name."""
+    def is_supervised(self) -> bool:
+        """Whether a supervisor opens files for the server."""
         return self.supervised is not None
 
+    def lists(self, host: str, port: int) -> bool:
+        """Return whether the profile's `network` has a host."""
+        hosts = self._grants.hosts
+        return hosts is None or host_fits(host, port, hosts)
+
+    def _allows(self, host: str, port: int) -> bool:
+        if not self.lists(host, port):
+            return False
+        # Until the gate is there no call is in flight.
+        bound = binds_hosts(self.chosen.profile)
+        return not bound or (self.bound_hosts is not None and self.bound_hosts(host, port))
+
     async def release(self) -> dict[str, Any]:
-        """Wait until the sandbox holds and let the server begin; return what events say of it.
+        """Wait until the sandbox holds and let the server begin, once; return what events say of it.
 
         Raises SandboxRefusedError.
         """
-        if self._start is not None:
+        if self._start is not None and self.report is None:
             self.report = await self._start.release(self._serve)
         return self.detail()
 
@@ -154,6 +151,34 @@ class SandboxedRun:
                 found["missing"] = list(self.report.missing)
         return found
 
+    def update(self, profile: SandboxProfile) -> tuple[list[str], list[str]]:
+        """Put a new profile in force as far as that can be: for the next connection.
+
+        Return the fields that count from now on, and those that count once the server is started again.
+        """
+        old = self.chosen.profile
+        fields = [name for name in type(old).model_fields if name not in ("description", "extends")]
+        changed = [name for name in fields if getattr(old, name) != getattr(profile, name)]
+        now = ["network"] if "network" in changed and self._leads_to(profile.hosts) else []
+        if now:
+            self._grants = replace(self._grants, hosts=profile.hosts)
+            self.chosen = replace(self.chosen, profile=old.model_copy(update={"network": profile.network}))
+        return now, [name for name in changed if name not in now]
+
+    def _leads_to(self, hosts: tuple[str, ...] | None) -> bool:
+        """Return whether the ports that lead out of the sandbox are enough for other hosts than those at its start."""
+        if self._way.ports is None:
+            return False
+        if hosts == ():
+            return True
+        from proxy.runtime.sandbox_network import local_ports, ports_of  # noqa: PLC0415  only servers with a network
+
+        if hosts is None or any(entry.endswith(":*") for entry in hosts):
+            return self._way.firewall is not None and not local_ports(hosts)
+        if set(local_ports(hosts)) - set(local_ports(self.chosen.profile.hosts)):
+            return False
+        return self._way.firewall is not None or set(ports_of(hosts)) <= set(self._way.ports)
+
     def close(self) -> None:
         """Close the ways out."""
         for server in self._servers:
@@ -161,15 +186,15 @@ class SandboxedRun:
 
     async def _serve(self, sockets: list[socket.socket]) -> None:
         from proxy.confine.forwarder import serve_sandbox  # noqa: PLC0415  only servers with a network need it
+        from proxy.runtime.sandbox_network import local_ports  # noqa: PLC0415
 
         assert self._way.proxy is not None
         hosts = self._grants.hosts
-        allowed = (lambda host, port: host_fits(host, port, hosts)) if hosts is not None else None
         self._servers = await serve_sandbox(
             self._way.proxy,
             sockets,
-            allowed,
-            self.on_refused,
+            self._allows,
+            lambda host, port: self.on_refused(host, port),  # noqa: PLW0108  set once the gate is there
             host_ports=local_ports(hosts),
             redirected=self._way.firewall is not None,
         )
@@ -183,14 +208,14 @@ def prepare_sandbox(chosen: ChosenSandbox, launch: Launch, settings: Settings, c
         home, cwd, roots_of(launch.argv, home, cwd), package=package, path=os.environ.get("PATH", os.defpath)
     )
     if not chosen.profile.enforced:
-        return SandboxedRun(chosen, launch, around=around)
-    way = _way_out(chosen.profile.hosts, settings)
+        return SandboxedRun(chosen, launch, launch.argv, around=around)
+    way = find_way_out(chosen.profile.hosts, settings)
     try:
         grants = expand(chosen.profile, around, os.environ)
     except (ValueError, OSError) as error:
         raise ConfigError(f"the sandbox profile {chosen.name!r} cannot be applied: {error}") from error
-    binds = any(tool.files == "from arguments" for tool in chosen.profile.tools.values())
-    ours, theirs = socket.socketpair() if binds else (None, None)
+    supervised = chosen.profile.binds_files or chosen.profile.supervise
+    ours, theirs = socket.socketpair() if supervised else (None, None)
     plan = SandboxPlan(
         launch,
         _without_own(grants, settings, config),
@@ -205,7 +230,16 @@ def prepare_sandbox(chosen: ChosenSandbox, launch: Launch, settings: Settings, c
         environ=change({**grants.env, "TMPDIR": "/tmp"}, way.environ),  # noqa: S108  its own
     )
     start = SandboxedStart(plan)
-    return SandboxedRun(chosen, start.launch, start, grants, way, around=around, supervised=ours)
+    return SandboxedRun(chosen, start.launch, launch.argv, start, grants, way, around=around, supervised=ours)
+
+
+def find_way_out(hosts: tuple[str, ...] | None, settings: Settings) -> WayOut:
+    """Return how a server reaches its hosts. Raises ConfigError where no proxy runs."""
+    if hosts == ():
+        return WayOut()
+    from proxy.runtime.sandbox_network import way_out  # noqa: PLC0415  slow to import, and most servers need no network
+
+    return way_out(hosts, settings)
 
 
 def _without_own(grants: Grants, settings: Settings, config: Path | None) -> Grants:
@@ -215,50 +249,3 @@ def _without_own(grants: Grants, settings: Settings, config: Path | None) -> Gra
     shown = (*grants.read, *grants.write)
     inside = [path for path in paths if any(path == each or path.startswith(f"{each}/") for each in shown)]
     return replace(grants, hidden=tuple(dict.fromkeys((*grants.hidden, *inside))))
-
-
-def _way_out(hosts: tuple[str, ...] | None, settings: Settings) -> WayOut:
-    if hosts == ():
-        return WayOut()
-    running = run_file.read(settings.state_dir)
-    if running is None or running.mode != "regular":
-        raise ConfigError(
-            f"the sandbox lets the server reach hosts, through the proxy, and none runs on {settings.state_dir}; "
-            "start one with `interlock up`, or write network: none"
-        )
-    authority = Authority(settings.state_dir)
-    ca, bundle = (authority.folder / name for name in ("ca.pem", "bundle.pem"))
-    endpoint = ProxyEndpoint(proxy_url(running.listen), str(ca), str(bundle), "")
-    given = {str(path.resolve()): path.read_text() for path in (ca, bundle)}
-    given |= own_files(socket.gethostname())
-    every = hosts is None or any(entry.endswith(":*") for entry in hosts)
-    firewall = ruleset(host_ports=local_ports(hosts)) if every else None
-    ports = (FORWARDER_PORT,) if every else ports_of(hosts or ())
-    return WayOut(
-        ports,
-        RESOLVER_PORT if every else 53,
-        firewall,
-        split_address(reached(running.listen)),
-        given,
-        without_proxy(endpoint),
-    )
-
-
-def ports_of(hosts: Sequence[str]) -> tuple[int, ...]:
-    """Return the ports of a profile's hosts; an entry without one stands for 80 and 443."""
-    found: set[int] = set()
-    for entry in hosts:
-        _, colon, port = entry.rpartition(":")
-        found |= {int(port)} if colon and port.isdigit() and not entry.endswith("]") else {80, 443}
-    return tuple(sorted(found))
-
-
-def local_ports(hosts: Sequence[str] | None) -> tuple[int, ...]:
-    """Return the ports of this machine's own loopback that a profile names."""
-    named = [entry for entry in hosts or () if _host_of(entry) in _LOCAL]
-    return tuple(port for entry in named for port in ports_of([entry]))
-
-
-def _host_of(entry: str) -> str:
-    host, colon, _ = entry.rpartition(":")
-    return (host if colon and not entry.endswith("]") else entry).lower()

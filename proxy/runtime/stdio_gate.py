@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from proxy.audit.restored import open_run_log
 from proxy.gate.behaviour import Behaviour
+from proxy.runtime.preload import policy_cache
 from proxy.runtime.wiring import Components
 from proxy.sandbox.sandbox_exec import MARK
 from proxy.sandbox.violation_rules import CombinedRules
@@ -60,6 +61,7 @@ class StdioGate:
             server=context.server,
             preloaded=self.preloaded,
             console=run_file.console_url(settings.state_dir),
+            reloaded=self._on_reload(),
         )
         runner, bound = self._runner(components)
         components.halt_watcher.on_cut = runner.cut
@@ -78,16 +80,26 @@ class StdioGate:
                 bound.stop()
             await components.close()
 
+    def _on_reload(self) -> Callable[[], None]:
+        if self.box is None:
+            return lambda: None
+        from proxy.runtime.sandbox_update import SandboxUpdate  # noqa: PLC0415  most servers have no sandbox
+
+        current, parsed = self.preloaded.policy.current, policy_cache(self.settings)
+        return SandboxUpdate(self.box, self.context.server, self.box.command, current, parsed, self.say)
+
     def _runner(self, components: Components) -> tuple[StdioRunner, BoundFiles | None]:
-        violations, bound = None, None
+        violations, bound, hosts = None, None, None
         if self.box is not None:
             from proxy.runtime import file_binding  # noqa: PLC0415  most servers have no sandbox
 
             violations = file_binding.ViolationReport(
                 self.box, partial(components.gate.recorder.observed, self.context)
             )
-            if self.box.binds_files:
-                bound = file_binding.bind_files(self.box, components.gate, self.context, lambda: runner, self.channel)
+            keeper = file_binding.keep_violations(self.box, components.gate, self.context, lambda: runner)
+            hosts = file_binding.bind_hosts(self.box)
+            if self.box.is_supervised:
+                bound = file_binding.bind_files(self.box, keeper, self.channel)
             self._tell_untraced()
         watch = self._watch(components, violations)
         # After everything that may print: from here on stdout carries MCP only.
@@ -101,6 +113,7 @@ class StdioGate:
             answer_limit=self.settings.response_limit,
             stop_seconds=self.settings.drain_timeout,
             bound=bound,
+            bound_hosts=hosts,
             watch=watch,
             say=self.say,
             release=self._release if self.box is not None else None,
@@ -142,7 +155,9 @@ class StdioGate:
         assert self.box is not None
         detail = await self.box.release()
         if self.box.report is not None and self.box.report.missing:
-            missing = "; ".join(self.box.report.missing)
+            from proxy.confine.kernel_settings import with_settings  # noqa: PLC0415  hardly ever needed
+
+            missing = with_settings("; ".join(self.box.report.missing))
             self.say(f"interlock run: the sandbox of {self.context.server!r} is not complete: {missing}")
         if self.box.absent:
             self.say(

@@ -18,6 +18,7 @@ from proxy.policy.home import own_home
 from proxy.runtime.preload import policy_cache, preload
 from proxy.runtime.stdio_identity import stdio_principal
 from proxy.sandbox.process_reaper import kill_descendants, set_subreaper
+from proxy.sandbox.refusal import NOT_CONFINED, SandboxRefusedError
 from proxy.sandbox.server_process import Launch, ServerProcess, plan_launch, start_server
 from proxy.trace.server_name import server_name as name_server
 from proxy.trace.tamper_guard import forbid_inspection
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from proxy.commands.run_flags import RunFlags
     from proxy.runtime.preload import Preloaded
     from proxy.runtime.sandboxed_run import SandboxedRun
+    from proxy.runtime.stdio_gate import StdioGate
 
 MAX_NAME = 200
 type Say = Callable[[str], None]
@@ -122,6 +124,32 @@ class _ServerStart:
         return self.server
 
 
+async def _load_gate(box: SandboxedRun | None, start: _ServerStart) -> type[StdioGate]:
+    """Import the gate, which takes as long as many servers need to start: they start meanwhile.
+
+    Until the gate is there, not a byte goes to the server. One whose files are bound to its calls waits for the gate.
+    Raises SandboxRefusedError.
+    """
+    if box is not None and box.is_supervised:
+        return _import_gate()
+    await start()
+    if box is None:
+        return _import_gate()
+    # In a thread: the sandbox has to be told when the server may begin.
+    importing = asyncio.create_task(asyncio.to_thread(_import_gate))
+    try:
+        await box.release()
+    finally:
+        gate = await importing
+    return gate
+
+
+def _import_gate() -> type[StdioGate]:
+    from proxy.runtime.stdio_gate import StdioGate  # noqa: PLC0415
+
+    return StdioGate
+
+
 async def _serve(
     settings: Settings,
     context: Context,
@@ -133,18 +161,19 @@ async def _serve(
     # Before the server starts: the policy may have a sandbox for it.
     preloaded = preload(settings, own_home(launch.argv, os.environ))
     box = _sandbox(settings, preloaded, context.server, launch, sandbox)
-    channel = TracePipe(supervised=box is not None and box.binds_files) if strace is not None else None
+    channel = TracePipe(supervised=box is not None and box.is_supervised) if strace is not None else None
     command = box.launch if box is not None else launch
     if strace is not None and channel is not None:
         command = under_strace(command, strace, channel.path, sandboxed=box is not None and box.confines)
     start = _ServerStart(command)
     try:
-        if box is None:
-            # Until the gate is there, not a byte goes to it. A sandboxed server waits for what holds it.
-            await start()
-        from proxy.runtime.stdio_gate import StdioGate  # noqa: PLC0415  slow to import, and the server starts meanwhile
+        gate = await _load_gate(box, start)
+        return await gate(settings, context, preloaded, say, channel, box).serve(start)
+    except SandboxRefusedError as error:
+        from proxy.confine.kernel_settings import with_settings  # noqa: PLC0415  hardly ever needed
 
-        return await StdioGate(settings, context, preloaded, say, channel, box).serve(start)
+        say(f"interlock run: {context.server!r} was not started: {with_settings(str(error))}")
+        return NOT_CONFINED
     finally:
         if start.server is not None:
             await start.server.clean_up()

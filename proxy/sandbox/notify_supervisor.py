@@ -54,15 +54,18 @@ class Supervisor:
         on_act: Callable[[Act], None] | None = None,
         before_act: Callable[[], None] | None = None,
         on_end: Callable[[], None] | None = None,
+        *,
+        bound: bool = True,
     ) -> None:
         self._channel = channel
         self._limits = limits
+        self._bound = bound  # else the profile alone decides, at all times
         self._on_act = on_act
         self._before_act = before_act
         self._on_end = on_end
         self._calls: dict[str, frozenset[str] | None] = {}
         self._changing = threading.Lock()
-        self._scope = FileScope(limits)
+        self._scope = FileScope(limits, () if bound else None)
         self._stopping, self._stop = os.pipe()
         self._thread = threading.Thread(target=self._run, name="interlock-supervisor", daemon=True)
         self.failed: str | None = None  # why it ended before the server did
@@ -83,6 +86,8 @@ class Supervisor:
         return tuple(self._calls)
 
     def _change(self, call_id: str, named: frozenset[str] | None, *, ended: bool) -> None:
+        if not self._bound:
+            return
         with self._changing:
             calls = {name: each for name, each in self._calls.items() if name != call_id}
             if not ended:

@@ -27,6 +27,18 @@ _STRENGTH: Final = {"socket": 0, "read": 1, "write": 2, "own": 3}
 
 
 @dataclass(frozen=True, slots=True)
+class WayOut:
+    """How a server reaches hosts: the ports that lead to the proxy, and the rules that lead every other port there."""
+
+    ports: tuple[int, ...] | None = None
+    dns_port: int = 53
+    firewall: str | None = None
+    proxy: tuple[str, int] | None = None
+    given: dict[str, str] = field(default_factory=dict[str, str])
+    environ: dict[str, str | None] = field(default_factory=dict[str, "str | None"])
+
+
+@dataclass(frozen=True, slots=True)
 class SandboxPlan:
     """What `sandbox_exec` is told. `ports` are those that lead to the proxy; None where there is no network."""
 

@@ -207,7 +207,8 @@ class Launcher:
                 raise
 
     def _limit(self) -> None:
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        # 1, not 0: with 0 the kernel still starts the machine's own handler of crashes, as root and outside.
+        resource.setrlimit(resource.RLIMIT_CORE, (1, 1))
         for name, value in self.spec["limits"].items():
             for kind in LIMITS[name]:
                 hard = resource.getrlimit(kind)[1]

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from proxy.errors import InterlockError
 from proxy.sandbox import sandbox_exec
+from proxy.sandbox.refusal import SandboxRefusedError
 from proxy.sandbox.server_process import Launch
 
 if TYPE_CHECKING:
@@ -22,10 +22,6 @@ if TYPE_CHECKING:
 
 MAX_SOCKETS = 250  # the kernel passes 253 at a time
 SET_UP_SECONDS = 60.0
-
-
-class SandboxRefusedError(InterlockError):
-    """The sandbox could not be set up, so the server was not started; the message says which step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +79,7 @@ class SandboxedStart:
             (sys.executable, "-I", "-S", script, str(content), str(inner)),
             descriptors=(content, inner, *((plan.supervisor,) if plan.supervisor is not None else ())),
             environ=plan.environ,
+            own_stderr=True,
             made=plan.grants.made,
         )
 

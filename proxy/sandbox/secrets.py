@@ -5,7 +5,9 @@ A profile reads one of them only where its `secrets:` names it.
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
+import functools
+import re
+from fnmatch import translate
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -80,11 +82,12 @@ NAMES: Final = (
     *("id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "id_ecdsa_sk", "id_ed25519_sk", ".netrc", ".pgpass"),
     *(".git-credentials", ".vault-token", "*.kdbx", "*.ppk", "*_history", "application_default_credentials.json"),
 )
+_NAME: Final = re.compile("|".join(map(translate, NAMES)))
 
 
 def is_secret_name(name: str) -> bool:
     """Return whether a file of that name is a secret wherever it lies."""
-    return any(fnmatchcase(name, glob) for glob in NAMES)
+    return _NAME.match(name) is not None
 
 
 def secret_paths(homes: Iterator[str] | tuple[str, ...]) -> Iterator[str]:
@@ -98,9 +101,16 @@ def is_secret(path: str, homes: tuple[str, ...]) -> bool:
     """Return whether an absolute path is a secret, or lies in a folder of secrets."""
     if any(is_secret_name(part) for part in path.split("/")):
         return True
+    known, above = _known(homes), path
+    while above not in known and above not in ("", "/"):
+        above = above.rpartition("/")[0]
+    return above in known
+
+
+@functools.lru_cache(8)
+def _known(homes: tuple[str, ...]) -> frozenset[str]:
     # A home that is /root is no secret as a whole: its own secrets are named one by one.
-    known = (secret for secret in secret_paths(homes) if not _covers_home(secret, homes))
-    return any(path == secret or path.startswith(f"{secret}/") for secret in known)
+    return frozenset(secret for secret in secret_paths(homes) if not _covers_home(secret, homes))
 
 
 def _covers_home(secret: str, homes: tuple[str, ...]) -> bool:

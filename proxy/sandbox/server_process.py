@@ -9,6 +9,7 @@ import functools
 import os
 import signal
 import sys
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 CHUNK = 1 << 16
 TERM_SECONDS = 5.0
+COPY_SECONDS = 1.0
 KILL_SECONDS = 2 * process_reaper.KILL_SECONDS
 
 
@@ -30,6 +32,7 @@ class Launch:
     argv: tuple[str, ...]  # name first
     descriptors: tuple[int, ...] = ()  # that it inherits besides its streams; `start_server` closes them here
     environ: Mapping[str, str] | None = None  # ours, but for our settings, where it is None
+    own_stderr: bool = False  # a pipe of its own, whose content is copied to ours
     made: tuple[tuple[str, int], ...] = ()  # files and inodes that were made for it; removed if they stay empty
 
 
@@ -72,6 +75,7 @@ class ServerProcess:
     _exited: asyncio.Event
     _owner_end: int | None
     _pipes: tuple[int, int]
+    _copying: threading.Thread | None = None
 
     @property
     def pid(self) -> int:
@@ -126,11 +130,13 @@ class ServerProcess:
 
     async def clean_up(self) -> None:
         self.kill()
-        with contextlib.suppress(TimeoutError):
+        try:
             await asyncio.wait_for(self.ended(), KILL_SECONDS)
-            return
-        with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
+        except TimeoutError:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+        if self._copying is not None:  # what it said last
+            await asyncio.to_thread(self._copying.join, COPY_SECONDS)
 
 
 def _environment(launch: Launch) -> dict[str, str]:
@@ -139,10 +145,30 @@ def _environment(launch: Launch) -> dict[str, str]:
     return {name: value for name, value in given.items() if not name.startswith("INTERLOCK_")}
 
 
+def _copied_stderr() -> tuple[int, threading.Thread]:
+    """Return a descriptor for a server's stderr, and the thread that copies what is written to it to ours.
+
+    Ours may be a file or a terminal of the client's. Who holds it can truncate the file, or read what is typed.
+    """
+    reading, writing = os.pipe()
+    copying = threading.Thread(target=_copy, args=(reading,), name="interlock-stderr", daemon=True)
+    copying.start()
+    return writing, copying
+
+
+def _copy(reading: int) -> None:
+    with contextlib.suppress(OSError):
+        while data := os.read(reading, CHUNK):
+            while data:
+                data = data[os.write(2, data) :]
+    os.close(reading)
+
+
 async def start_server(launch: Launch) -> ServerProcess:
-    """Start a server with pipes for its stdin and stdout; its stderr is ours."""
+    """Start a server with pipes for its stdin and stdout; its stderr is ours, or is copied to ours."""
     reaper_end, owner_end = os.pipe()
     loop = asyncio.get_running_loop()
+    stderr, copying = _copied_stderr() if launch.own_stderr else (None, None)
     try:
         transport, protocol = await loop.subprocess_exec(
             _Protocol,
@@ -154,7 +180,7 @@ async def start_server(launch: Launch) -> ServerProcess:
             *(launch.program, *launch.argv),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            stderr=None,
+            stderr=stderr,
             env=_environment(launch),
             pass_fds=(reaper_end, *launch.descriptors),
             start_new_session=True,  # a terminal's Ctrl-C comes to us alone, and we forward it
@@ -163,11 +189,11 @@ async def start_server(launch: Launch) -> ServerProcess:
         os.close(owner_end)
         raise
     finally:
-        for descriptor in (reaper_end, *launch.descriptors):
+        for descriptor in (reaper_end, *launch.descriptors, *(() if stderr is None else (stderr,))):
             os.close(descriptor)
     process = asyncio.subprocess.Process(transport, protocol, loop)
     # Read now: asyncio closes the pipe of a server that ends, which may be before anybody asks.
-    return ServerProcess(process, protocol.exited, owner_end, _pipes_of(transport))
+    return ServerProcess(process, protocol.exited, owner_end, _pipes_of(transport), copying)
 
 
 def _pipes_of(transport: asyncio.SubprocessTransport) -> tuple[int, int]:

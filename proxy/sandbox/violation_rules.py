@@ -62,8 +62,9 @@ class SandboxRules:
         enforced = self._profile.enforced
         found = violation(seen, self._granted, enforced=enforced)
         if found is not None:
-            # Not to find a file is no proof of bad intent: programs look for settings in many places.
-            only_told = phase == "startup" or found.mechanism == VIEW
+            # Not to find a file is no proof of bad intent: programs look for settings in many places, and libraries
+            # for services on unix sockets.
+            only_told = phase == "startup" or found.mechanism == VIEW or found.action == "socket"
             outcome = "tell" if only_told else OUTCOMES[self._profile.violation]
             yield ActRule(f"sandbox: {found.line}", outcome, not enforced, found.told)
 

@@ -25,6 +25,7 @@ MECHANISMS: Final = {
     "ENOSYS": "seccomp",
     "EAFNOSUPPORT": "seccomp",
 }
+NO_WAY_OUT: Final = frozenset({"ENETUNREACH", "EHOSTUNREACH"})
 VIEW: Final = "view"
 WOULD_BE: Final = "none"  # shadow and learn: nothing refused it
 # In a server's own processes, and in what it listens on below its own network, there is nobody to protect.
@@ -55,7 +56,7 @@ class Violation(NamedTuple):
     action: str
     target: str  # the path, or the peer
     line: str  # the profile's line that refuses it, or the one that would have to grant it
-    mechanism: str  # landlock, mount, view, seccomp, supervisor; none where it was only noted
+    mechanism: str  # landlock, mount, view, seccomp, namespace, forwarder, supervisor; none where it was only noted
     error: str | None = None
 
     @property
@@ -108,8 +109,15 @@ def _mechanism(seen: Seen, granted: Boundaries) -> str | None:
     """Return what refused an act, as far as its error tells; None where nothing did."""
     if seen.error in ABSENT:
         # In its own root folder a server finds only what is granted. What is absent outside too was not refused.
-        return VIEW if seen.path is not None and granted.exists(seen.path) else None
+        return VIEW if seen.path is not None and _is_outside(seen.path, str(seen.capability), granted) else None
+    if seen.error in NO_WAY_OUT and seen.capability in ("net.connect", "net.dns"):
+        return "namespace"
     return MECHANISMS.get(seen.error or "")
+
+
+def _is_outside(path: str, kind: str, granted: Boundaries) -> bool:
+    """Return whether something is at a path outside of the sandbox; what is to be made needs its folder alone."""
+    return granted.exists(path) or (kind == "fs.write" and granted.exists(path.rpartition("/")[0] or "/"))
 
 
 def _refusing_line(seen: Seen, granted: Boundaries) -> str | None:
@@ -120,6 +128,8 @@ def _refusing_line(seen: Seen, granted: Boundaries) -> str | None:
         return (
             None if path is not None and path in granted.programs and kind == "proc.exec" else "exec does not list it"
         )
+    if kind == "ipc.unix" and seen.action == "socket":
+        return "sockets lists none"
     if kind == "ipc.unix":
         return None if path in granted.sockets or path is None else "sockets does not list it"
     if kind == "net.connect":

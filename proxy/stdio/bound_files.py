@@ -57,7 +57,8 @@ class BoundFiles:
         self._trace = trace
         self._open: dict[str, InFlightCall] = {}
         self._changing = threading.Lock()
-        self.supervisor = Supervisor(channel, granted.files, self._acted, self._expire, self._close_trace)
+        bound = profile.binds_files
+        self.supervisor = Supervisor(channel, granted.files, self._acted, self._expire, self._close_trace, bound=bound)
         self.supervisor.start()
 
     def stop(self) -> None:

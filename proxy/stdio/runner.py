@@ -15,8 +15,7 @@ from proxy.core.model import Call
 from proxy.gate.behaviour import denial_of
 from proxy.gate.halts import covers
 from proxy.sandbox.process_reaper import FORWARDED, NOT_EXECUTABLE, NOT_FOUND
-from proxy.sandbox.sandbox_exec import NOT_CONFINED
-from proxy.sandbox.sandboxed_start import SandboxRefusedError
+from proxy.sandbox.refusal import NOT_CONFINED, SandboxRefusedError
 from proxy.stdio.session import Session
 from proxy.trace.observed_act import as_act
 from proxy.wire.stdio_lines import LineSplitter, TooLong
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from proxy.gate.gate import Gate
     from proxy.sandbox.server_process import ServerProcess
     from proxy.stdio.bound_files import BoundFiles
+    from proxy.stdio.bound_hosts import BoundHosts
     from proxy.stdio.pipes import DescriptorReader, DescriptorWriter
     from proxy.stdio.session import OnForward
     from proxy.trace.attribute import Attribution
@@ -60,6 +60,7 @@ class StdioRunner:
     answer_limit: int
     stop_seconds: float
     bound: BoundFiles | None = None  # where its files are bound to its calls
+    bound_hosts: BoundHosts | None = None  # where its hosts are
     watch: LiveTrace | None = None  # where it is traced; a server whose trace ends before it does is killed
     behaviour: Behaviour | None = None  # where rules may judge what the server does
     say: Callable[[str], None] = _say
@@ -113,7 +114,7 @@ class StdioRunner:
         return True
 
     def _on_request(self) -> OnForward | None:
-        hooks = [each.request_sent for each in (self.watch, self.bound) if each is not None]
+        hooks = [each.request_sent for each in (self.watch, self.bound, self.bound_hosts) if each is not None]
         if len(hooks) < 2:
             return hooks[0] if hooks else None
 

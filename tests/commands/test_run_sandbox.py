@@ -123,6 +123,26 @@ def test_what_is_not_granted_stays_hidden_whatever_the_host_does(folder: Path, c
 
 
 @pytest.mark.parametrize("trace", ["off", "require"])
+def test_a_supervised_server_does_not_open_a_hidden_file_that_is_made_later(folder: Path, trace: str) -> None:
+    root = folder / "root"
+    flag = profile(folder, write=[str(root)], hide=["**/*.key"], supervise=True)
+    with started(folder, ASKING, flag, "--trace", trace) as run:
+        assert text_of(run.call("read", 1, path=str(root / "a.txt"))) == "hello"
+        (root / "later.key").write_text("made by the host")
+        (root / "plain").write_text("other name")
+        (root / "linked.txt").symlink_to("later.key")
+        os.link(root / "later.key", root / "deep.key")
+        for number, name in enumerate(("later.key", "linked.txt", "deep.key", "../root/later.key"), 2):
+            assert "PermissionError" in text_of(run.call("read", number, path=str(root / name)))
+        assert "PermissionError" in text_of(run.call("write", 10, path=str(root / "own.key"), text="x"))
+        assert text_of(run.call("read", 11, path=str(root / "plain"))) == "other name"
+        assert text_of(run.call("write", 12, path=str(root / "own.txt"), text="x")) == "1"
+        assert run.end() == 0
+        refused = [event for event in run.events() if event["kind"] == "act_refused" and event["call_id"]]
+    assert {event["rule"] for event in refused} == {"sandbox: hide: **/*.key"}
+
+
+@pytest.mark.parametrize("trace", ["off", "require"])
 def test_nothing_is_left_when_the_launcher_is_killed(folder: Path, trace: str) -> None:
     unwritten, written = folder / "unwritten.txt", folder / "written.txt"
     flag = profile(folder, write=[str(folder / "root"), str(unwritten), str(written)])
@@ -240,6 +260,33 @@ def test_a_network_is_what_its_line_says(folder: Path, world: World, row: str) -
         assert reached == expected, run.errors()
 
 
+def test_a_bound_tool_reaches_the_hosts_that_its_call_names_and_the_rest_is_told(folder: Path, world: World) -> None:
+    port = world.plain
+    tools = {"fetch": {"network": "from arguments"}}
+    hosts = ["site.test:*", "web.test:*", f"localhost:{port}"]
+    flag = profile(folder, network=hosts, exec=["curl"], tools=tools, on_violation="withhold")
+    with started(folder, ASKING, flag, state_dir=world.state_dir) as run:
+        for number, name in enumerate(("site.test", "localhost"), 1):
+            assert "there" in text_of(run.call("fetch", number, client="curl", url=f"http://{name}:{port}/"))
+        # Its arguments name a page, and the tool visits another one: each is on the profile's list.
+        for number, (named, visited) in enumerate((("site.test", "web.test"), ("site.test", "localhost")), 10):
+            said = run.ask(
+                "tools/call",
+                number,
+                name="fetch",
+                arguments={"client": "split", "url": f"http://{named}:{port}/ {visited.encode().hex()}"},
+            )
+            assert "there" not in json.dumps(said)
+            assert "sandbox_violation" in json.dumps(said), run.errors()
+        assert run.end() == 0
+        told = [event for event in run.events() if event["kind"] == "act_refused"]  # the module's other servers', too
+        refused = [event for event in told if "from arguments" in event["rule"]]
+    assert [(event["tool"], event["detail"]["target"]) for event in refused] == [
+        ("fetch", f"{name}:{port}") for name in ("web.test", "localhost")
+    ]
+    assert all(event["call_id"] for event in refused)
+
+
 def test_a_listed_socket_is_reached_and_none_beside_it(folder: Path, world: World) -> None:
     beside = folder / "root" / "beside.sock"
     with socket.socket(socket.AF_UNIX) as listener:
@@ -268,6 +315,23 @@ def test_the_policys_section_holds_without_a_word_on_the_command_line(folder: Pa
         assert text_of(run.call("read", 1, path=str(folder / "root" / "a.txt"))) == "hello"
         assert text_of(run.call("read", 2, path=str(folder / "root" / ".env"))) != "TOKEN=1"
         assert "FileNotFoundError" in text_of(run.call("read", 3, path=str(folder / "policy.yaml")))
+
+
+def test_a_policy_that_is_reloaded_changes_the_hosts_at_once_and_says_what_needs_a_new_start(
+    folder: Path, world: World
+) -> None:
+    section = {"extends": ["python"], "read": [str(folder / "root")], "network": ["*.test:*"], "exec": ["curl"]}
+    policy = f"{KNOWN}sandbox: {json.dumps({'asking': section})}\n"
+    fetch = {"client": "curl", "url": f"http://site.test:{world.plain}/"}
+    with started(folder, ASKING, policy=policy, state_dir=world.state_dir) as run:
+        assert "there" in text_of(run.call("fetch", 1, **fetch))
+        changed = section | {"network": ["web.test:*"], "read": []}
+        run.policy.write_text(f"{KNOWN}sandbox: {json.dumps({'asking': changed})}\n")
+        deadline, number = time.monotonic() + PATIENCE, 1
+        while "there" in text_of(run.call("fetch", number := number + 1, **fetch)):
+            assert time.monotonic() < deadline, run.errors()
+        assert "there" in text_of(run.call("fetch", number + 1, **fetch | {"url": f"http://web.test:{world.plain}/"}))
+        assert "read of its sandbox changed" in run.errors()
 
 
 def test_shadow_refuses_nothing_and_says_so(folder: Path) -> None:
@@ -363,3 +427,12 @@ def test_an_ordinary_user_has_a_whole_sandbox_by_the_same_command(folder: Path) 
     assert answers[0] == "hello"
     assert "FileNotFoundError" in answers[1]
     assert "FileNotFoundError" in answers[2]
+
+
+def test_the_clients_stderr_is_not_in_the_servers_hands(folder: Path) -> None:
+    """A client's log file, or its terminal, is reached by nobody who may only write to a pipe."""
+    with started(folder, ASKING, profile(folder)) as run:
+        said = text_of(run.call("log", 1, text="a line for people"))
+        assert said == "pipe"
+        assert run.end() == 0
+        assert "a line for people" in run.errors()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.confine.kernel_settings import explain, read_switch
+from proxy.confine.kernel_settings import explain, read_switch, with_settings
 
 REFUSED = "a user namespace: Operation not permitted"
 
@@ -40,3 +40,10 @@ def test_what_is_no_refusal_of_the_kernels_is_told_as_it_is() -> None:
 def test_a_setting_of_the_kernel_is_read_where_there_is_one() -> None:
     assert read_switch("kernel.ostype") == "Linux"
     assert read_switch("kernel.no_such_setting") is None
+
+
+def test_a_sandbox_without_namespaces_names_the_setting() -> None:
+    switches = {"kernel.apparmor_restrict_unprivileged_userns": "1"}
+    assert "sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0" in with_settings("no namespaces", switches.get)
+    assert with_settings("no namespaces", {}.get) == "no namespaces"
+    assert with_settings("no Landlock", switches.get) == "no Landlock"

@@ -25,7 +25,7 @@ from tests.support.timeouts import PATIENCE
 pytestmark = [needs("ip", "unshare"), needs_namespaces]
 
 INSIDE = r"""
-import json, os, socket, ssl, subprocess, sys, urllib.request
+import json, os, resource, socket, ssl, subprocess, sys, urllib.request
 said = {}
 def attempt(name, work):
     try:
@@ -55,6 +55,8 @@ attempt("etc", lambda: open("/etc/interlock-probe", "w").close())
 attempt("tmp", lambda: open("/tmp/interlock-probe", "w").close())
 attempt("home", lambda: open(os.path.expanduser("~/mine"), "w").write("x"))
 attempt("state", lambda: os.listdir(state))
+attempt("memory", lambda: len(bytearray(5 << 30)))
+attempt("disk", lambda: resource.getrlimit(resource.RLIMIT_FSIZE))
 attempt("unmount", lambda: subprocess.run(["umount", "/run"], capture_output=True).returncode)
 attempt("links", lambda: [name for _, name in socket.if_nameindex()])
 attempt("parent", lambda: os.readlink("/proc/1/exe"))
@@ -207,6 +209,11 @@ def test_the_machine_is_not_set_and_its_devices_and_terminals_are_not_there(resu
 def test_our_own_state_is_hidden_and_cannot_be_uncovered(result: Result) -> None:
     assert result.said["state"] == []
     assert result.said["unmount"] != 0
+
+
+def test_memory_and_files_are_bounded(result: Result) -> None:
+    assert result.said["memory"].startswith("MemoryError")
+    assert result.said["disk"] == [1 << 30, 1 << 30]
 
 
 def test_the_callers_variables_stay_outside(result: Result) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from proxy.core.model import Context, Principal
-from proxy.runtime.file_binding import bind_files
+from proxy.runtime.file_binding import bind_files, keep_violations
 from proxy.runtime.sandboxed_run import ChosenSandbox, SandboxedRun
 from proxy.sandbox.grants import Surroundings, expand
 from proxy.sandbox.profile import SandboxProfile, ToolProfile
@@ -26,17 +27,18 @@ def test_relative_names_are_below_the_working_folder_and_the_roots(tmp_path: Pat
         box = SandboxedRun(
             ChosenSandbox(profile, "x"),
             Launch("/bin/true", ("true",)),
+            ("true",),
             None,
             expand(profile, around, {}),
             around=around,
             supervised=ours,
         )
-        assert box.binds_files
-        gate: Any = type("Gate", (), {"recorder": None})()
+        assert box.is_supervised
+        gate: Any = type("Gate", (), {"recorder": None, "in_flight": SimpleNamespace(under_way=list)})()
 
         async def bind() -> frozenset[str]:
             context = Context(Principal("bot"), "files", transport="stdio")
-            bound = bind_files(box, gate, context, lambda: None, None)  # type: ignore[arg-type, return-value]
+            bound = bind_files(box, keep_violations(box, gate, context, lambda: None), None)  # type: ignore[arg-type, return-value]
             named = bound._named({"path": "a"})
             bound.stop()
             return named

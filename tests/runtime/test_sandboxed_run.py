@@ -8,7 +8,7 @@ import pytest
 
 from proxy.errors import ConfigError
 from proxy.policy.load import load_policy
-from proxy.runtime.sandboxed_run import choose_sandbox, local_ports, ports_of, presets_for
+from proxy.runtime.sandboxed_run import choose_sandbox, presets_for
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,9 +61,3 @@ def test_the_policy_counts_before_the_flag(tmp_path: Path):
     assert choose_sandbox(None, policy, "other", ["npx"]) is None
     with pytest.raises(ConfigError, match="the policy has a sandbox for 'files'"):
         choose_sandbox("node", policy, "files", ["npx"])
-
-
-def test_ports_come_from_the_hosts():
-    assert ports_of(["a.example", "b.example:8443", "[::1]:5432"]) == (80, 443, 5432, 8443)
-    assert local_ports(["localhost:5432", "a.example:22"]) == (5432,)
-    assert local_ports(None) == ()

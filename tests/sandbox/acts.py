@@ -2,8 +2,8 @@
 
 JSON has `home`, `root` (may be written), `outside` (is not granted), `readable` (a file that may be read), `service` (a
 unix socket), `abstract` (a name), `tcp` and `udp` (ports on loopback), `addresses` of the machine, `pid` (a process
-outside), `descriptor` (a number that leads outside), `key` (one in the session keyring). An act that happened says
-`done`; else it is the error's text.
+outside), `descriptor` (a number that leads outside), `key` (one in the session keyring), `report` (a file for the
+result, in place of stdout). An act that happened says `done`; else it is the error's text.
 """
 
 from __future__ import annotations
@@ -394,4 +394,7 @@ if __name__ == "__main__":
     found = {kind: {name: attempt(act) for name, act in acts.items()} for kind, acts in ACTS.items()}
     # Last: the acts above must not have broken what is allowed.
     found["honest"] = {name: attempt(act) for name, act in HONEST.items()}
-    sys.stdout.write(json.dumps(found))
+    if "report" in GIVEN:  # for launchers whose stdout is not the server's own
+        Path(GIVEN["report"]).write_text(json.dumps(found))
+    else:
+        sys.stdout.write(json.dumps(found))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
@@ -76,6 +77,27 @@ def test_what_is_refused_and_what_would_be(seen: Seen, line: str | None) -> None
 @pytest.mark.parametrize("error", ["ENOENT", "ENOTDIR", "EISDIR", "ECONNREFUSED", "ENETUNREACH", None])
 def test_other_errors_and_what_went_well_are_no_violations(error: str | None) -> None:
     assert violations([Seen("fs.read", path="/etc/shadow", error=error)], GRANTED, enforced=True) == []
+
+
+@pytest.mark.parametrize("error", ["ENETUNREACH", "EHOSTUNREACH"])
+def test_a_network_without_a_way_out_refuses_what_is_not_listed(error: str) -> None:
+    seen = Seen("net.connect", action="connect", peer="198.51.100.7:80", error=error)
+    found = violations([seen], replace(GRANTED, hosts=()), enforced=True)
+    assert [(each.target, each.line, each.mechanism) for each in found] == [
+        ("198.51.100.7:80", "network does not list it", "namespace")
+    ]
+
+
+def test_a_file_cannot_be_made_in_a_folder_that_is_out_of_sight() -> None:
+    seen = Seen("fs.write", path="/outside/new", error="ENOENT")
+    for exists, expected in ((["/outside"], ["view"]), ([], [])):
+        granted = replace(GRANTED, exists=exists.__contains__)
+        assert [each.mechanism for each in violations([seen], granted, enforced=True)] == expected
+
+
+def test_a_unix_socket_that_is_refused_is_told_without_its_path() -> None:
+    seen = Seen("ipc.unix", action="socket", path="a unix socket", error="EAFNOSUPPORT")
+    assert [each.line for each in violations([seen], GRANTED, enforced=True)] == ["sockets lists none"]
 
 
 @pytest.mark.parametrize("error", ["ENOENT", "EACCES"])

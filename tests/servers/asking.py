@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import os
 import socket
+import stat
 import subprocess
 import sys
 import urllib.request
@@ -34,6 +35,12 @@ def by_http_client(url: str) -> str:
     return connection.getresponse().read().decode()
 
 
+def by_another_name(text: str) -> str:
+    """Visit another host than the one that the call names; which one is hidden in the arguments."""
+    url, hidden = text.split()
+    return run("curl", "-s", "-m", "20", f"http://{bytes.fromhex(hidden).decode()}:{urlsplit(url).port}/")
+
+
 CLIENTS = {
     "curl": lambda url: run("curl", "-s", "-m", "20", url),
     "urllib": lambda url: urllib.request.urlopen(url, timeout=20).read().decode(),
@@ -45,7 +52,7 @@ CLIENTS = {
 
 @server.tool("Fetches a page", {"client": TEXT, "url": TEXT})
 def fetch(client: str, url: str) -> str:
-    return CLIENTS[client](url)
+    return by_another_name(url) if client == "split" else CLIENTS[client](url)
 
 
 @server.tool("Reads a file", {"path": TEXT})
@@ -64,6 +71,12 @@ def connect(path: str) -> str:
         made.settimeout(20)
         made.connect(path)
         return made.recv(100).decode()
+
+
+@server.tool("Writes a line to stderr, and says what that is", {"text": TEXT})
+def log(text: str) -> str:
+    os.write(2, f"{text}\n".encode())
+    return "pipe" if stat.S_ISFIFO(os.fstat(2).st_mode) else "something else"
 
 
 @server.tool("Says which process it is", {})

@@ -1,0 +1,132 @@
+"""How many tools are named HIGH by the probe, or stopped in a sandbox: `python scripts/bad_tools_report.py FOLDER`.
+
+Each Python file of the folder is a server, or a sample for `scripts/serve_sample.py`. The folder stays outside of the
+repository: what is in the tests cannot measure anything. A tool counts as stopped where the sandbox refused an act in
+one of its calls, or ended it. The profile is the least one: Python, a folder of its own, no network.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(REPOSITORY))
+
+from bench.sandbox_compare import INITIALIZE, Server, refusals  # noqa: E402  after the path
+from bench.sandbox_ways import INTERLOCK, Place, Way  # noqa: E402
+from proxy.probe.synthesise import SampleFiles, synthesise  # noqa: E402
+from tests.sandbox.acts import SECRETS  # noqa: E402
+from tests.support.harness import seed_cache  # noqa: E402
+from tests.support.trail_reader import read_trail  # noqa: E402
+
+SERVE = [sys.executable, str(REPOSITORY / "scripts" / "serve_sample.py")]
+LIMITS = {"memory": "1GB", "cpu": "20s", "processes": 100, "file_size": "100MB"}
+LIMIT = 240.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one tool."""
+
+    file: str
+    tool: str
+    high: bool
+    stopped: bool
+
+
+def probed(folder: Path, file: Path) -> tuple[list[str], set[str]]:
+    """Return a server's tools, and those that the probe names HIGH; a finding about the server is about all of them."""
+    words = [*INTERLOCK, "probe", "--json", "--call-timeout", "5", "--state-dir", str(folder / "probe"), "--", *SERVE]
+    done = subprocess.run(
+        [*words, str(file)], cwd=REPOSITORY, capture_output=True, text=True, timeout=LIMIT, check=False
+    )
+    if not done.stdout.strip():
+        return [], set()
+    report = json.loads(done.stdout)
+    tools = [str(tool["name"]) for tool in report["tools"]]
+    high = [finding for finding in report["findings"] if finding["severity"] == "high"]
+    if any(not finding.get("tool") for finding in high):
+        return tools, set(tools)
+    return tools, {str(finding["tool"]) for finding in high} | {str(t) for f in high for t in f.get("tools", [])}
+
+
+def sandboxed(place: Place, command: Any) -> list[str]:
+    """Return the command of a server in the least sandbox, traced, so that what is refused is told."""
+    lines = {"extends": ["python"], "read": ["$PACKAGE"], "write": [str(place.root), "$TMP"], "limits": LIMITS}
+    profile, policy = place.written("profile.yaml", lines), place.written("policy.yaml", "version: 1\ndefault: allow\n")
+    flags = ["--state-dir", str(place.state), "--policy", policy, "--trace", "require", f"--sandbox={profile}"]
+    return [*INTERLOCK, "run", *flags, "--", *command]
+
+
+def stopped(folder: Path, file: Path) -> set[str]:
+    """Call every tool of a server in its sandbox; return those that were stopped."""
+    home, root = folder / "home", folder / "root"
+    for name in (*SECRETS, "documents/notes.txt"):
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text("secret")
+    root.mkdir()
+    (root / "notes.txt").write_text("notes")
+    samples = SampleFiles(str(root / "notes.txt"), str(root / "b.txt"), str(root), str(root), str(root / "new.txt"))
+    place = Place(home, root, folder / "state", folder, folder)
+    found: set[str] = set()
+    # The sample's own file is its package; its interpreter's is the preset's.
+    (root / file.name).write_text(file.read_text())
+    with Server(place, Way("sandbox", sandboxed), [*SERVE, str(root / file.name)]) as server:
+        server.ask("initialize", **INITIALIZE)
+        for tool in server.ask("tools/list")["result"]["tools"]:
+            for each in synthesise(tool, samples):
+                try:
+                    server.ask("tools/call", name=tool["name"], arguments=each.arguments)
+                except (RuntimeError, OSError):  # ended by its limits
+                    return {*found, str(tool["name"])}
+    return found | {tool for tool, _ in refusals(read_trail(place.state))}
+
+
+def judged(file: Path) -> list[Outcome]:
+    """Probe a server, and run it in a sandbox."""
+    with tempfile.TemporaryDirectory(prefix="interlock-bad-", dir=Path.home()) as made:
+        folder = Path(made)
+        for state in ("probe", "state"):  # a first start compiles patterns for seconds
+            seed_cache(folder / state)
+        try:
+            tools, high = probed(folder, file)
+            held = stopped(folder, file) if set(tools) - high else set()
+        except (subprocess.TimeoutExpired, RuntimeError, OSError, ValueError, KeyError) as error:
+            sys.stderr.write(f"{file.name}: {error}\n")
+            tools, high, held = [file.stem], set(), set()
+    found = [Outcome(file.name, tool, tool in high, tool in held) for tool in tools]
+    for each in found:
+        sys.stderr.write(
+            f"{each.file} {each.tool}: {'HIGH' if each.high else 'stopped' if each.stopped else 'nothing'}\n"
+        )
+    return found
+
+
+def main() -> None:
+    """Judge every server of a folder; print the figures, by the word that its files' names begin with."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    asked = parser.parse_args()
+    with ThreadPoolExecutor(asked.jobs) as pool:
+        found = [each for one in pool.map(judged, sorted(asked.folder.glob("*.py"))) for each in one]
+    kinds = {each: each.file.partition("_")[0] for each in found}
+    total, high = Counter(kinds.values()), Counter(kinds[each] for each in found if each.high)
+    caught = Counter(kinds[each] for each in found if each.high or each.stopped)
+    for kind in sorted(total):
+        sys.stdout.write(f"{kind}: {total[kind]} tools, {high[kind]} HIGH, {caught[kind]} HIGH or stopped\n")
+    sys.stdout.write(f"all: {total.total()} tools, {high.total()} HIGH, {caught.total()} HIGH or stopped\n")
+
+
+if __name__ == "__main__":
+    main()
