@@ -91,7 +91,8 @@ class Identity:
 
     def is_still(self, principal: Principal, credentials: Sequence[str]) -> bool:
         """Return whether these credentials still name the same agent."""
-        return self._principal(credentials) == principal
+        now = self._principal(credentials)
+        return now is principal or now == principal
 
     def _principal(self, headers: Sequence[str]) -> Principal | None:
         if not headers:
