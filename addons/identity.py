@@ -159,9 +159,10 @@ class Identity:
     def is_still(self, principal: Principal, credentials: Sequence[str], client: Client | None = None) -> bool:
         """Return whether these credentials still name the same agent. Waits for nothing: in doubt they do not."""
         try:
-            return self._principal(credentials, client) == principal
+            now = self._principal(credentials, client)
         except CredentialError:
             return False
+        return now is principal or now == principal
 
     def _principal(self, headers: Sequence[str], client: Client | None) -> Principal | None:
         """Return who is named, as far as that can be said without waiting. Raises CredentialError."""

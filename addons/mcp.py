@@ -101,8 +101,8 @@ class McpGate:
 
     def is_legacy(self, server: str, target: str, head: RequestHead) -> bool:
         """Return whether answers to such a request may travel on a stream of their own by now."""
-        return not any(name.lower() == "mcp-session-id" for name, _ in head.mcp) and self._legacy.is_known(
-            server, target
+        return self._legacy.is_known(server, target) and not any(
+            name.lower() == "mcp-session-id" for name, _ in head.mcp
         )
 
     def _may_stream(self, flow: http.HTTPFlow) -> bool:

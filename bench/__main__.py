@@ -1,6 +1,6 @@
 """`python -m bench`: every workload and every competitor in one run; prints tables, writes bench/results.
 
-python -m bench                      # about 10 minutes; `make bench`
+python -m bench                      # under 10 minutes; `make bench`
 python -m bench --quick              # under 2 minutes; fills the goals it can; `make bench-quick`
 python -m bench --only tls-32 start  # some workloads
 """
@@ -44,10 +44,11 @@ def read_options(words: list[str] | None = None) -> Options:
     parser.add_argument("--only", nargs="+", default=[], choices=known, metavar="WORKLOAD", help=", ".join(known))
     parser.add_argument("--seconds", type=float, help="how long a turn takes, instead of what each workload says")
     parser.add_argument("--rounds", type=int, help="how many turns each contender gets")
+    parser.add_argument("--calls", type=int, default=100_000, help="over how many calls memory has to be flat")
     parser.add_argument("--no-parts", action="store_true", help="without the benchmarks of single parts")
     given = parser.parse_args(words)
-    parts = not (given.quick or given.only or given.no_parts)
-    return Options(given.quick, tuple(given.only), given.seconds, given.rounds, parts)
+    parts = not (given.only or given.no_parts)
+    return Options(given.quick, tuple(given.only), given.seconds, given.rounds, parts, given.calls)
 
 
 def versions(installed: Installed) -> dict[str, str]:
@@ -128,7 +129,7 @@ def run(options: Options, console: Console) -> dict[str, Any]:
         try:
             measure(world, options, say, found)
             if options.parts:
-                measure_parts(world, say, parts)
+                measure_parts(world, options, say, parts)
         except (KeyboardInterrupt, SystemExit):
             kind = "partial"
             world.leave_out("the rest", "the run was ended")
@@ -139,7 +140,7 @@ def run(options: Options, console: Console) -> dict[str, Any]:
         "commit": commit(),
         "machine": dataclasses.asdict(machine),
         "versions": versions(installed),
-        "goals": goals.judge(found, world.left_out),
+        "goals": goals.judge(goals.with_parts(found, parts), world.left_out),
         "workloads": found,
         "parts": parts,
         "titles": TITLES,

@@ -119,6 +119,8 @@ class Interlock:
     name: str = "interlock"
     rules: int = 100
     redact: bool = True
+    strict: bool = False
+    """Whether the strict profile is in force, and not the benchmark's rules."""
     module: str = "proxy.cli"
     flags: tuple[str, ...] = ()
     before: int | None = None
@@ -133,7 +135,10 @@ class Interlock:
 
     def command(self, world: World, kind: str, folder: Path) -> list[str]:
         """Return the command line of `interlock up`."""
-        policy = policies.write(folder / "policy.yaml", self.rules, redact=self.redact)
+        if self.strict:
+            policy = policies.write_strict(folder / "policies")
+        else:
+            policy = policies.write(folder / "policy.yaml", self.rules, redact=self.redact)
         server = self.before or world.servers.plain
         mode = f"reverse:http://127.0.0.1:{server}" if kind == "plain" else "regular"
         return [

@@ -66,6 +66,10 @@ PARTS = {
     "trace": 240,
 }
 
+IN_A_RUN = tuple(name for name in PARTS if name != "delay")
+"""Those of a run of all; the others take long and decide no goal."""
+QUICK = ("policy", "redact")
+
 
 def collect(name: str, folder: Path, *, quick: bool) -> tuple[list[Figure], str | None]:
     """Run one of the parts; return its figures, and why there are no more of them."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from bench import download, figures, gateways, goals, lifetime, stdio, workloads
+from bench import download, figures, gateways, lifetime, stdio, workloads
 from bench.contenders import World
 from bench.workloads import Workload
 
@@ -33,6 +33,8 @@ class Options:
     seconds: float | None = None
     rounds: int | None = None
     parts: bool = True
+    calls: int = 100_000
+    """Over how many calls memory is watched."""
 
     @property
     def kind(self) -> str:
@@ -78,7 +80,7 @@ def jobs(world: World, options: Options, say: Say) -> Iterator[Job]:
     yield Job("gateways", lambda: gateways.run(world, say, 25 if quick else 60, rounds))
     yield Job("stdio", lambda: stdio.run(world, say, 100 if quick else 300, rounds), in_quick=False)
     yield Job("start", lambda: dict(lifetime.start_times(world, say, 1 if quick else rounds)))
-    yield Job("memory", lambda: dict(lifetime.memory(world, say, 3_000 if quick else goals.CALLS)))
+    yield Job("memory", lambda: dict(lifetime.memory(world, say, 3_000 if quick else options.calls)))
 
 
 def measure(world: World, options: Options, say: Say, found: dict[str, Any]) -> None:
@@ -94,9 +96,9 @@ def measure(world: World, options: Options, say: Say, found: dict[str, Any]) -> 
     world.end_kept()
 
 
-def measure_parts(world: World, say: Say, found: dict[str, list[dict[str, Any]]]) -> None:
-    """Run the benchmarks of single parts, briefly, into `found`."""
-    for name in figures.PARTS:
+def measure_parts(world: World, options: Options, say: Say, found: dict[str, list[dict[str, Any]]]) -> None:
+    """Run the benchmarks of single parts, briefly, into `found`; a quick run has those that take seconds."""
+    for name in figures.QUICK if options.quick else figures.IN_A_RUN:
         say(f"part {name}")
         measured, problem = figures.collect(name, world.folder, quick=True)
         found[name] = [dataclasses.asdict(figure) for figure in measured]

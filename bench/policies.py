@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -41,3 +43,17 @@ def write(path: Path, rules: int, *, redact: bool) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(policy(rules, redact=redact), indent=1))
     return path
+
+
+SHIPPED = Path(__file__).parent.parent / "policies"
+_COUNT = re.compile(r"^(\s+count: )\d+$", re.MULTILINE)
+
+
+def write_strict(folder: Path) -> Path:
+    """Write the strict profile for a benchmark: its servers are on loopback, and no limit is ever reached."""
+    shutil.copytree(SHIPPED, folder, dirs_exist_ok=True)
+    for file in folder.glob("limits*.yaml"):
+        file.write_text(_COUNT.sub(r"\g<1>1000000", file.read_text()))
+    profile = folder / "profiles" / "strict.yaml"
+    profile.write_text(profile.read_text().replace("\n  loopback: deny\n", "\n  loopback: allow\n"))
+    return profile

@@ -1,4 +1,4 @@
-"""CPU time a decision, by the policies of the benchmark, shipped, and of a thousand rules: `python -m bench.policy`."""
+"""CPU time a decision, by the benchmark's policies, those shipped, and thousands of rules: `python -m bench.policy`."""
 
 import statistics
 import time
@@ -15,7 +15,7 @@ SHIPPED = Path(__file__).parent.parent / "policies"
 ROUNDS = 7
 
 
-def make(tool_of):
+def make(tool_of, count=1000):
     rules = [
         {
             "id": f"r{i}",
@@ -23,10 +23,12 @@ def make(tool_of):
             "tools": [tool_of(i)],
             "when": {"all": [{"arg": "path", "path_under": [f"/srv/{i}", f"/opt/{i}"]}]},
         }
-        for i in range(1000)
+        for i in range(count)
     ]
     content = PolicyFile.model_validate({"version": 1, "rules": rules})
-    return CompiledPolicy(content.rules, default="allow")
+    policy = CompiledPolicy(content.rules, default="allow")
+    policy.prepare()  # as `load_policy` does
+    return policy
 
 
 def per_decision(policy, calls, repeat):
@@ -53,6 +55,7 @@ def measure(_quick):
     single = make(lambda _: "tool")
     tools = [f"tool_{i}" for i in range(200)]
     plain, crooked = "/home/agent/project/src/main.py", "/home/agent/..%2f..%2fsrv2/caf\u00e9/./x"
+    many, many_tools = make(lambda i: f"tool_{i % 2000}", 10_000), [f"tool_{i}" for i in range(2000)]
     hundred = CompiledPolicy(PolicyFile.model_validate(policies.policy(100, redact=True)).rules, default="allow")
     search = [Call("tools/call", "files", "agent", payloads.TOOL, payloads.ARGUMENTS)]
     shipped = load_policy(SHIPPED)
@@ -62,6 +65,7 @@ def measure(_quick):
         ("the shipped policies, relative path", shipped, calls_to(["read_file"], "src/main.py"), 100, None),
         ("1000 rules over 200 tools, plain path", spread, calls_to(tools, plain), 10, 10),
         ("1000 rules over 200 tools, encoded path", spread, calls_to(tools, crooked), 3, None),
+        ("10000 rules over 2000 tools, plain path", many, calls_to(many_tools, plain), 1, 15),
         ("1000 rules on one tool, plain path", single, calls_to(["tool"], plain), 50, 300),
         ("1000 rules on one tool, encoded path", single, calls_to(["tool"], crooked), 50, None),
         ("1000 rules on one tool, last one denies", single, calls_to(["tool"], "/srv/999/x"), 50, 300),

@@ -23,6 +23,7 @@ FULL = RESULTS / "full.json"
 PAGE = ROOT / "docs" / "performance.md"
 CHART = ROOT / "docs" / "performance.svg"
 BEGIN, END = "<!-- results: written by `python -m bench.report` -->", "<!-- end of results -->"
+FIRST, LAST = "<!-- summary: written by `python -m bench.report` -->", "<!-- end of summary -->"
 SIGNS = {True: "met", False: "**not met**", None: "open"}
 REFERENCES = ("mitmdump", "empty", "1 rule", "off", "sqlite", "1 worker", "plain", "direct")
 """Whom a workload's ratios are against: the first of these that takes part."""
@@ -178,11 +179,62 @@ def markdown(results: Mapping[str, Any]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def summary(results: Mapping[str, Any]) -> str:
+    """Return what a user needs to know first: what it adds to a call, calls a second on a core, memory, starts."""
+    found = results["workloads"]
+
+    def of(workload: str, name: str, contender: str = "interlock") -> float | None:
+        value = found.get(workload, {}).get(contender, {}).get(name)
+        return None if value is None else float(value)
+
+    def added(workload: str, way: str, base: str) -> float | None:
+        here, without = of(workload, "p50_ms", way), of(workload, "p50_ms", base)
+        return None if here is None or without is None else here - without
+
+    def core(workload: str) -> str:
+        used, stock = of(workload, "cpu_us"), of(workload, "cpu_us", "mitmdump")
+        calls = ratio(1e6, used)
+        if calls is None:
+            return ""
+        of_stock = ratio(used, stock)
+        return f"{calls:,.0f}" + (f" (of stock mitmdump's CPU {_times(of_stock)})" if of_stock is not None else "")
+
+    memory, start = found.get("memory", {}), found.get("start", {})
+    rows = [
+        [
+            "Added to a call, one after the other, HTTP (median)",
+            _with_unit(added("gateways", "interlock", "direct"), "ms"),
+        ],
+        ["Added to a call, one after the other, stdio (median)", _with_unit(added("stdio", "run", "plain"), "ms")],
+        ["Calls a second on one core, TLS on both sides, 400 B results", core("tls-32")],
+        ["The same, results as event streams", core("tls-sse-32")],
+        ["The same, 20 KB results", core("tls-large-32")],
+        ["New TLS connections a second on one core, a call on each", core("new-connection")],
+        ["Memory of a proxy with one worker, at rest", _with_unit(memory.get("rest_mb"), "MB")],
+        ["Time to listen, first start and later ones", _both(start.get("first_s"), start.get("later_s"))],
+    ]
+    return _markdown("", ["with everything on", "measured"], [row for row in rows if row[1]]) + "\n"
+
+
+def _with_unit(value: float | None, unit: str) -> str:
+    return "" if value is None else f"{format_number(value)} {unit}"
+
+
+def _both(first: float | None, later: float | None) -> str:
+    return "" if first is None or later is None else f"{format_number(first)} s, {format_number(later)} s"
+
+
+def _between(page: str, marks: tuple[str, str], text: str) -> str:
+    before, begin, rest = page.partition(marks[0])
+    _, end, after = rest.partition(marks[1])
+    if not begin or not end:
+        raise ValueError(f"the page has not both marks {marks}")
+    return f"{before}{begin}\n\n{text}\n{end}{after}"
+
+
 def fill_in(page: str, results: Mapping[str, Any]) -> str:
-    """Put the results into a page, between its two marks."""
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n\n{markdown(results)}\n{END}{after}"
+    """Put the results into a page, between its marks: a summary first, the tables further down."""
+    return _between(_between(page, (FIRST, LAST), summary(results)), (BEGIN, END), markdown(results))
 
 
 def write_docs(source: Path = FULL) -> None:

@@ -162,8 +162,8 @@ WORKLOADS = (
         "CONNECT and TLS on both sides, 32 connections, 400 B results",
         INTERCEPTORS,
         kind="tls",
-        seconds=3.0,
-        rounds=5,
+        seconds=2.5,
+        rounds=4,
         in_quick=True,
     ),
     Workload(
@@ -189,15 +189,13 @@ WORKLOADS = (
         kind="tls",
         connections=4,
         fresh=True,
-        seconds=3.0,
         in_quick=True,
     ),
     Workload("plain-1", "reverse proxy, plain, 1 connection", FEW, connections=1),
     Workload("plain-32", "reverse proxy, plain, 32 connections", EVERYBODY),
-    Workload("plain-256", "reverse proxy, plain, 256 connections", FEW, connections=256, seconds=4.0),
+    Workload("plain-256", "reverse proxy, plain, 256 connections", FEW, connections=256, seconds=2.6),
     Workload("large-32", "reverse proxy, plain, 20 KB results", FEW, path="/large.json"),
     Workload("sse-32", "reverse proxy, plain, 400 B results as SSE", FEW, path="/small.sse"),
-    Workload("sse-large-32", "reverse proxy, plain, 20 KB results as SSE", FEW, path="/large.sse"),
     Workload(
         "tls-1", "CONNECT and TLS on both sides, 1 connection", (DIRECT, MITMDUMP, INTERLOCK), kind="tls", connections=1
     ),
@@ -224,6 +222,7 @@ WORKLOADS = (
             _variant("on", "Interlock, redaction"),
         ),
         path="/secret.json",
+        in_quick=True,
     ),
     Workload(
         "audit",
@@ -243,6 +242,13 @@ WORKLOADS = (
             INTERLOCK,
         ),
         kind="tls",
+    ),
+    Workload(
+        "strict",
+        "the strict profile, CONNECT and TLS on both sides, 32 connections",
+        (MITMDUMP, _variant("strict", "Interlock, strict profile", strict=True)),
+        kind="tls",
+        in_quick=True,
     ),
     Workload(
         "workers",

@@ -17,7 +17,8 @@ _NAME = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _VALUE = rb"[!-~](?:[ -~]*[!-~])?"
 _FIELDS = rb"(?:" + _NAME + rb": (?:" + _VALUE + rb")?\r\n)+\r\n"
 _REQUEST = re.compile(rb"POST (?:https?://[!-~]+|/[!-~]*) HTTP/1\.1\r\n" + _FIELDS)
-_RESPONSE = re.compile(rb"HTTP/1\.1 200 [ -~]*\r\n" + _FIELDS)
+# The layers write the reason without blanks around it.
+_RESPONSE = re.compile(rb"HTTP/1\.1 200 (?:" + _VALUE + rb")?\r\n" + _FIELDS)
 # The fields whose values may differ from call to call. Nothing that was judged depends on these values, except for what
 # the gate reads anew for each call: who sends, where to, and how a body is framed stand elsewhere.
 _VARYING = re.compile(

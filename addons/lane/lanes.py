@@ -9,7 +9,7 @@ from mitmproxy import ctx
 from mitmproxy.proxy.layers.http import HttpLayer
 
 from addons.flow_state import state_of
-from addons.lane.lane import Lane, LaneParts
+from addons.lane.lane import Lane
 from addons.lane.template import Template
 from addons.mitm.fast.connection_handler import FastConnectionHandler
 from addons.mitm.fast.http_layer import FastHttp1Client, FastHttp1Server, FastHttpLayer
@@ -17,6 +17,8 @@ from addons.mitm.fast.tls_records import FastTls
 
 if TYPE_CHECKING:
     from mitmproxy import http
+
+    from addons.lane.parts import LaneParts
 
 log = structlog.get_logger("interlock.lane")
 

@@ -26,9 +26,11 @@ SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 # Up to so many bytes the compiled reader is the faster one. Of a long text it makes a copy to compare with, which
 # takes longer than reading it with `json`.
 SHORT = 1 << 14
-# It is faster again where there is more structure than text: where the first SAMPLE bytes begin so many objects.
+# It is faster again where there is more structure than text, or few escapes in the text: where the first SAMPLE bytes
+# begin so many objects, or have so few backslashes.
 SAMPLE = 1 << 12
 OBJECTS = SAMPLE >> 8
+ESCAPES = SAMPLE >> 5
 
 
 class SharedStream:
@@ -249,7 +251,8 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _read(body: bytes) -> tuple[Any, bool]:
     """Return a value, and whether something in it is named twice. Raises ValueError."""
-    fast = read_quickly(body) if len(body) <= SHORT or body.count(b"{", 0, SAMPLE) >= OBJECTS else None
+    quickly = len(body) <= SHORT or body.count(b"{", 0, SAMPLE) >= OBJECTS or body.count(b"\\", 0, SAMPLE) <= ESCAPES
+    fast = read_quickly(body) if quickly else None
     if fast is not None:
         return fast[0], False
     try:

@@ -19,6 +19,7 @@ from proxy.redact.detectors import KEYWORD_REACH, NAME_REACH, Detector, compile_
 from proxy.redact.encoded_spans import HEX_LINE, RUN
 from proxy.redact.hyperscan_db import AVAILABLE, DatabaseCache, PatternSet
 from proxy.redact.json_text import BARRIER, MASK_START
+from proxy.redact.staged_patterns import StagedPatterns
 from proxy.redact.validators import VALIDATORS
 
 if TYPE_CHECKING:
@@ -252,7 +253,7 @@ class HyperscanScanner(Scanner):
         # A hint is found in every match of its regex (a test proves it of each), so searching for it misses nothing.
         described = [detector.hint or detector.pattern for detector in catalog.detectors]
         self._sign_indexes = range(len(described), len(described) + len(_SIGNS))
-        self._patterns = PatternSet([*described, *_SIGNS], cache)
+        self._patterns = StagedPatterns([*described, *_SIGNS], cache)
         self._clues = _clues(cache)
 
     def prescan(self, data: bytes) -> Candidates:

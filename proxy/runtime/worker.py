@@ -20,8 +20,8 @@ from mitmproxy.addons import core, disable_h2c, proxyserver
 from addons.connections import ConnectionGuard
 from addons.egress import Egress
 from addons.identity import Identity
-from addons.lane.lane import LaneParts
 from addons.lane.lanes import Lanes
+from addons.lane.parts import LaneParts
 from addons.limits import Limits
 from addons.mcp import http_addons
 from addons.mitm.addon_manager import InterlockMaster

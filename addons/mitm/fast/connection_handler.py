@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mitmproxy.flow import Flow
     from mitmproxy.proxy.layer import Layer
 
-    from addons.lane.lane import LaneSide
+    from addons.lane.parts import LaneSide
     from addons.mitm.fast.hook_table import HookTable
 
 
@@ -122,13 +122,20 @@ class FastConnectionHandler(GuardedConnectionHandler):
         self._begin(self._wait_for(work))
 
     async def _wait_for(self, work: Coroutine[Any, Any, None]) -> None:
+        watchdog = self.timeout_watchdog
         self._awaited_hooks += 1
+        # As `watchdog.disarm()` does, which is a generator: a call in the lane is worth its microseconds.
+        watchdog.can_timeout.clear()
+        watchdog.blocker += 1
         try:
-            with self.timeout_watchdog.disarm():
-                await work
+            await work
         except Exception:  # noqa: BLE001  the lane's boundary
             self._end_lane()
         finally:
+            watchdog.blocker -= 1
+            if not watchdog.blocker:
+                watchdog.register_activity()
+                watchdog.can_timeout.set()
             self._awaited_hooks -= 1
             self.catch_up()
 

@@ -42,11 +42,6 @@ class OpenedData(events.DataReceived):
     error: str = ""
     closed: bool = False
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether there is nothing but data."""
-        return not (self.answer or self.error or self.closed)
-
 
 class FastTls(TLSLayer):
     """A TLS layer that handles data itself while the tunnel is open."""
@@ -67,6 +62,11 @@ class FastTls(TLSLayer):
 
     def open_data(self, data: bytes) -> OpenedData:
         """Decrypt what came."""
+        opened = self.open_plain(data)
+        return opened if isinstance(opened, OpenedData) else OpenedData(self.conn, opened)
+
+    def open_plain(self, data: bytes) -> bytes | OpenedData:
+        """Decrypt what came; return the bytes alone where there is nothing but data."""
         plain: list[bytes] = []
         closed, problem = False, ""
         try:
@@ -75,7 +75,8 @@ class FastTls(TLSLayer):
             closed = True
         except SSL.Error as error:  # as in mitmproxy: logged, and what was decrypted before it still counts
             problem = f"TLS Error: {error}"
-        return OpenedData(self.conn, b"".join(plain), _drain(self.tls), problem, closed)
+        answer, whole = _drain(self.tls), plain[0] if len(plain) == 1 else b"".join(plain)
+        return OpenedData(self.conn, whole, answer, problem, closed) if answer or problem or closed else whole
 
     def seal(self, data: bytes) -> bytes:
         """Encrypt what is to be sent."""

@@ -130,12 +130,13 @@ def add_events(results: dict[str, tuple[Seen, Seen]], pair: Pair, earlier: set[s
     for which, interlock in enumerate((pair.lane, pair.layers)):
         by_case: dict[str, list[tuple[object, ...]]] = defaultdict(list)
         calls: dict[str, str] = {}
-        for event in interlock.events():
+        recorded = interlock.events()
+        for event in recorded:
             found = _CASE.search(json.dumps(event.get("arguments") or {}))
             if found and event.get("call_id") and event["call_id"] not in earlier:
                 calls[event["call_id"]] = found[0]
         all_calls |= calls.keys()
-        for event in interlock.events():
+        for event in recorded:
             case = calls.get(event.get("call_id") or "")
             if case:
                 masked = sorted(str(each.get("detector")) for each in event.get("redactions") or [])

@@ -110,7 +110,7 @@ class ScriptedServer:
         self.got[name].append(head + body)
         number = _ID.search(body)
         for piece in self.scripts.get(name) or (json_answer(RESULT),):
-            if piece == CLOSE:
+            if piece == CLOSE or writer.is_closing():
                 return False
             writer.write(piece.replace(b"(asked)", number[1] if number else b"null"))
             await writer.drain()
@@ -240,7 +240,7 @@ async def _exchange(exchange: Exchange, reader: asyncio.StreamReader, writer: as
             seen.answer += data
     except TimeoutError:
         pass
-    except OSError:
+    except (OSError, RuntimeError):  # RuntimeError: what uvloop says of a connection that was closed meanwhile
         seen.reset = True
     return seen
 
