@@ -121,7 +121,8 @@ class InFlightCalls:
 
     def share(self, in_flight: InFlightCall) -> None:
         """Share a call, and what is known of it now, with the other workers. Raises SharedCallsUnavailableError."""
-        if self._shared_calls is not None:
+        # Nothing answers a notification: it would be taken for a call that the end of its session cut short.
+        if self._shared_calls is not None and in_flight.message.kind is Kind.REQUEST:
             self._shared_calls.post(in_flight)
             in_flight.shared = True
 

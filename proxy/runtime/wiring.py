@@ -39,7 +39,7 @@ from proxy.twophase.keys import open_keys
 from proxy.wire.sse_ping_carrier import KEY_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from proxy.audit.local_log import LocalLog
     from proxy.config import Settings
@@ -79,15 +79,16 @@ class Components:
         lead: bool = True,
         shared_calls: SharedCalls | None = None,
         console: str | None = None,
+        logs: Sequence[int] = (1,),
     ) -> None:
         self._tools_changed = tools_changed
         self._on_reload = reloaded
         self._server = server
-        self._lead = lead
+        self.lead = lead
         preloaded = preloaded or preload(settings)
         self.policy, self.masker = preloaded.policy, preloaded.masker
         self.policy.on_change = self._policy_reloaded
-        self.audit = AuditPipeline(settings, open_sink(), adopts_all=server is None)
+        self.audit = AuditPipeline(settings, open_sink(), adopts_all=server is None, logs=logs)
         self.sink = wrap_sink(self.audit.sink)
         self.pins = PinFiles(settings.state_dir)
         self.store_problem: str | None = None  # why calls of two-phase rules are refused, if so
@@ -193,13 +194,13 @@ class Components:
     def _halts_changed(self, kind: str, halt: Halt) -> None:
         # Whoever halts through the API is recorded there. Of a signal or a file, only what comes of it can be.
         made_here = kind == "halted" and halt.origin in ("signal", "file")
-        if self._lead and (made_here or (kind == "resumed" and halt.origin == "file")):
+        if self.lead and (made_here or (kind == "resumed" and halt.origin == "file")):
             detail = {"halt_id": halt.halt_id, "why": halt.reason, "origin": halt.origin, "scope": halt.scope}
             self.sink.record_later(AuditEvent(event_id=new_id(), kind=kind, time=time.time(), detail=detail))
 
     def _approved(self, server: str) -> None:
         if self._server in (None, server):
-            if self._lead:
+            if self.lead:
                 event = AuditEvent(event_id=new_id(), kind="pins_approved", time=time.time(), server=server)
                 self.sink.record_later(event)
             self._tools_changed(server)
