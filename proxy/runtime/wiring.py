@@ -34,12 +34,14 @@ from proxy.store.limit_store_sqlite import LIMITS_FILE, SqliteLimits
 from proxy.store.open_store import check_at_start, open_database, tell_of_changes
 from proxy.store.pin_files import PinFiles
 from proxy.store.proposal_store import Proposals
+from proxy.store.shared_calls import SharedCalls as LocalCalls
 from proxy.system.secret_files import read_or_make_key
 from proxy.twophase.keys import open_keys
 from proxy.wire.sse_ping_carrier import KEY_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
     from proxy.audit.local_log import LocalLog
     from proxy.config import Settings
@@ -49,10 +51,12 @@ if TYPE_CHECKING:
     from proxy.gate.halts import ActiveHalts
     from proxy.notify.notifier import Notifier
     from proxy.store.database import Database
+    from proxy.store.replica_calls import ReplicaCalls
     from proxy.twophase.sampler import Sampler
 
 log = structlog.get_logger("interlock.flows")
 READ_SECONDS = 1.0
+ASK_SECONDS = 2.0  # for what replicas share
 STORE_TRY_SECONDS = 4.0  # between two, and for each: so /readyz knows within 10 s
 SWEEP_SECONDS = 60.0
 
@@ -213,6 +217,24 @@ def open_limits(settings: Settings, database: Database) -> LimitStore:
     from proxy.store.limit_store_postgres import PostgresLimits  # noqa: PLC0415  for those who have Postgres
 
     return PostgresLimits(database)
+
+
+def open_worker_calls(settings: Settings, folder: Path | None) -> LocalCalls | ReplicaCalls | None:
+    """Return what a worker shares with the others: those of this machine, and of all replicas where there are some."""
+    if folder is None:
+        return None
+    near = LocalCalls(folder)
+    if not settings.postgres:
+        return near
+    from proxy.store.replica_calls import ReplicaCalls, replica_name  # noqa: PLC0415  for those who have Postgres
+
+    key = read_or_make_key(settings.state_dir / "keys" / "seal.key", KEY_BYTES)
+    return ReplicaCalls(
+        near,
+        lambda: open_database(settings.postgres, settings.state_dir, timeout=ASK_SECONDS, connections=2),
+        replica_name(settings.state_dir),
+        key,
+    )
 
 
 def flow_key(settings: Settings, environ: Mapping[str, str]) -> bytes:

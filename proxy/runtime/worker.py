@@ -38,9 +38,8 @@ from proxy.errors import ConfigError
 from proxy.identity.ca import Authority
 from proxy.identity.token_file import AgentTokens
 from proxy.metrics.counters import CONNECTIONS, STREAMS, UNDER_WAY, CountingSink, WorkerCounters
-from proxy.runtime.wiring import Components
+from proxy.runtime.wiring import Components, open_worker_calls
 from proxy.runtime.worker_process import RETIRE_SIGNAL, Channel, WorkerStatus
-from proxy.store.shared_calls import SharedCalls
 from proxy.system.listen_ports import listen_as
 from proxy.system.secret_files import read_or_make_key
 from proxy.twophase.review import ProposalReview
@@ -95,7 +94,7 @@ class Worker:
         self._stop = asyncio.Event()
         self._retire = asyncio.Event()
         self.announcer = Announcer()
-        self.shared_calls = SharedCalls(context.shared_calls) if context.shared_calls is not None else None
+        self.shared_calls = open_worker_calls(settings, context.shared_calls)
         self.components = Components(
             settings,
             lambda: open_daemon_log(settings, context.logs[context.number - 1]),

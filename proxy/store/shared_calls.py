@@ -84,6 +84,11 @@ class SharedCalls:
         except (apsw.Error, OSError) as error:
             raise SharedCallsUnavailableError(f"what workers share cannot be read at {folder}: {error}") from error
 
+    spans_replicas = False  # replica_calls.py does
+
+    async def claim_afar(self, context: Context, message_id: MessageId) -> bool:  # noqa: ARG002
+        return True
+
     def claim(self, context: Context, message_id: MessageId) -> bool:
         """Claim an id of a session until `release` or the end of this worker; return whether no other worker has it."""
         try:
@@ -108,7 +113,7 @@ class SharedCalls:
         if self._posted % PRUNE_EVERY == 0:
             self._run(SQL["delete_old_calls"], MAX_CALLS)
 
-    def find(self, context: Context, message_id: MessageId) -> InFlightCall | None:
+    def find(self, context: Context, message_id: MessageId, *, near: bool = False) -> InFlightCall | None:  # noqa: ARG002
         rows = self._run(SQL["find_call"], context.server, context.session, _encode_id(message_id))
         return _read(rows)[0] if rows else None
 

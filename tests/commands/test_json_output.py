@@ -93,6 +93,7 @@ FAIL = {
     "interlock policy decide": ([], 2),
     "interlock probe": (["--", "/nothing/there"], 1),
     "interlock sandbox learn": (["--", "/nothing/there"], 1),
+    "interlock restart": (["--state-dir", "{folder}"], 1),
     "interlock up": (["--policy", "/nothing/there"], 1),
     "interlock run": (["--", "/nothing/there"], 127),
     "interlock confine run": (["--state-dir", "{folder}", "--", "true"], 125),

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FILES = {file.stem: parse_queries(file.read_text()) for file in sorted((sql_dir() / "queries").glob("*.sql"))}
 STORE = ("proposals", "notices", "halts", "flows", "events", "chain", "trail")  # SQL that both databases take
 SQLITE = (*STORE, "events_sqlite", "log", "shared_calls", "exported_events", "limits_sqlite")
-POSTGRES = (*STORE, "events_postgres", "proposals_postgres", "migrations", "doctor", "limits_postgres")
+POSTGRES = (*STORE, "events_postgres", "proposals_postgres", "migrations", "doctor", "limits_postgres", "replica_calls")
 # What the statements with parts are composed of, for each of their parts one that is well formed.
 PARTS = {
     "conditions": "true",
