@@ -59,7 +59,8 @@ class ReplicaCalls:
         self._near = near
         self._open_database = open_database
         self._replica, self._key = replica, key
-        self._far: OrderedDict[str, None] = OrderedDict()  # calls that are in the database
+        # Calls that are in the database, or on their way there.
+        self._far: OrderedDict[str, Future[None] | None] = OrderedDict()
         self._not: OrderedDict[tuple[str, str, str], float] = OrderedDict()
         self._to_release: list[bytes] = []
         self._queued = 0
@@ -111,12 +112,12 @@ class ReplicaCalls:
         self._near.post(in_flight)
         if not self._others:
             return
-        self._remember(in_flight.call_id)
         # A legacy call's answer may come to another replica at once, and so may the next request with a task's id.
         if in_flight.context.transport == LEGACY or not in_flight.context.session:
+            self._remember(in_flight.call_id)
             self._ask(lambda board: board.post(in_flight))
-        else:
-            self._later(lambda board: board.post(in_flight))
+        elif (told := self._later(lambda board: board.post(in_flight))) is not None:
+            self._remember(in_flight.call_id, told)
 
     def find(self, context: Context, message_id: MessageId, *, near: bool = False) -> InFlightCall | None:
         found = self._near.find(context, message_id)
@@ -141,7 +142,8 @@ class ReplicaCalls:
         near = self._near.end(call_id)
         if call_id not in self._far:
             return near
-        return self._ask(lambda board: board.end(call_id))
+        posted = self._far[call_id]
+        return self._ask(lambda board: _end_posted(board, call_id, posted, near=near))
 
     def ended(self, call_ids: Iterable[str]) -> set[str]:
         asked = list(call_ids)
@@ -210,8 +212,8 @@ class ReplicaCalls:
             _trim(self._not)
         return known
 
-    def _remember(self, call_id: str) -> None:
-        self._far[call_id] = None
+    def _remember(self, call_id: str, on_its_way: Future[None] | None = None) -> None:
+        self._far[call_id] = on_its_way
         _trim(self._far)
 
     def _ask[T](self, work: Callable[[ReplicaBoard], Coroutine[Any, Any, T]]) -> T:
@@ -223,12 +225,14 @@ class ReplicaCalls:
         except (StoreUnavailableError, TimeoutError) as error:
             raise self._failed(error) from error
 
-    def _later[T](self, work: Callable[[ReplicaBoard], Coroutine[Any, Any, T]]) -> None:
+    def _later[T](self, work: Callable[[ReplicaBoard], Coroutine[Any, Any, T]]) -> Future[T] | None:
         """Tell the database when it has time, where other replicas are alive; a failure is logged."""
         if not self._others or not self._asks or self._queued >= MAX_QUEUED:
-            return
+            return None
         self._queued += 1
-        self._submit(work).add_done_callback(self._done)
+        told = self._submit(work)
+        told.add_done_callback(self._done)
+        return told
 
     def _done(self, told: Future[Any]) -> None:
         self._queued -= 1
@@ -299,3 +303,13 @@ class ReplicaCalls:
 def _trim(remembered: OrderedDict[Any, Any]) -> None:
     while len(remembered) > MAX_REMEMBERED:
         remembered.popitem(last=False)
+
+
+async def _end_posted(board: ReplicaBoard, call_id: str, posted: Future[None] | None, *, near: bool) -> bool:
+    """End a call once it is in the database: before that, nobody could tell it from one that another has ended."""
+    if posted is not None:
+        try:
+            await asyncio.wrap_future(posted)
+        except StoreUnavailableError:
+            return near  # it never came there
+    return await board.end(call_id)

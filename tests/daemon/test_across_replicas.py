@@ -156,7 +156,9 @@ async def test_clients_of_the_sdk_work_behind_a_balancer_by_request(
 
     def unended() -> set[str]:
         seen = replicas[0].recorded()
-        allowed = {e["call_id"] for e in seen if e["kind"] == "decided" and e["decision"] == "allow"}
+        allowed = {
+            e["call_id"] for e in seen if e["kind"] == "decided" and e["decision"] == "allow" and "jsonrpc_id" in e
+        }
         return allowed - {e["call_id"] for e in seen if e["kind"] == "completed"}
 
     wait_until(lambda: not unended())

@@ -88,6 +88,17 @@ async def test_ids_calls_and_endpoints_of_one_replica_are_known_to_the_other(
     wait_until(lambda: ("digest", "site-1") in second.new_credentials())
 
 
+def test_a_call_that_ends_before_it_is_posted_has_one_end(two: tuple[ReplicaCalls, ReplicaCalls]) -> None:
+    first, second = two
+    for number in range(50):
+        call = replace(OPEN, call_id=f"call-{number}")
+        first.post(call)  # of a stream: posted later
+        assert first.end(call.call_id)
+        assert not first.end(call.call_id)
+        assert second.find(call.context, "7") is not None
+        assert not second.end(call.call_id)
+
+
 async def test_a_database_that_is_away_is_not_asked_again_and_again(
     two: tuple[ReplicaCalls, ReplicaCalls], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import re
 import threading
+import time
 from collections.abc import Sequence
 from typing import Self
 
@@ -24,6 +25,8 @@ class Balancer:
         self.port = 0
         self.passed = 0
         """How many requests found a replica that did not accept."""
+        self.cuts: list[tuple[int, float]] = []
+        """Which replicas closed a connection before they answered, and when."""
         self._next = 0
         self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
@@ -63,7 +66,7 @@ class Balancer:
             head = CONNECTION.sub(b"", head).replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
         length = LENGTH.search(head)
         body = await reader.readexactly(int(length[1])) if length else b""
-        from_replica, to_replica = await self._connect()
+        from_replica, to_replica, port = await self._connect()
         try:
             to_replica.write(head + body)
             back = asyncio.create_task(_answer(from_replica, writer))
@@ -72,16 +75,18 @@ class Balancer:
             if there.done() and not back.done():
                 back.cancel()
             there.cancel()
-            await asyncio.gather(back, there, return_exceptions=True)
+            ended, _ = await asyncio.gather(back, there, return_exceptions=True)
+            if isinstance(ended, OSError | EOFError):
+                self.cuts.append((port, time.monotonic()))
         finally:
             to_replica.close()
 
-    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, int]:
         for _ in range(100):
             port = self.ports[self._next % len(self.ports)]
             self._next += 1
             try:
-                return await asyncio.open_connection("127.0.0.1", port)
+                return *await asyncio.open_connection("127.0.0.1", port), port
             except OSError:
                 self.passed += 1
                 await asyncio.sleep(0.01)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,10 +11,12 @@ from tests.support.harness import Interlock, _wait_for_run_file, environment
 from tests.support.processes import Process, start_module
 from tests.support.timeouts import PATIENCE
 
+NUMBERS = itertools.count(1)
+
 
 def begin_take_over(interlock: Interlock, *flags: str, program: Sequence[str] | None = None) -> tuple[Process, Path]:
     """Start what takes over, with the flags of the running one and more; return it and the file of its stderr."""
-    stderr = interlock.stderr.with_name(f"{interlock.stderr.name}.next")
+    stderr = interlock.stderr.with_name(f"take-over-{next(NUMBERS)}.stderr")
     argv = [*(program or ()), *interlock.argv[1 if program else 0 :], "--take-over", *flags]
     with stderr.open("wb") as errors:
         return start_module(*argv, env=environment(interlock.env), stdout=errors, stderr=errors), stderr
