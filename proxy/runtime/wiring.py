@@ -219,7 +219,9 @@ def open_limits(settings: Settings, database: Database) -> LimitStore:
     return PostgresLimits(database)
 
 
-def open_worker_calls(settings: Settings, folder: Path | None) -> LocalCalls | ReplicaCalls | None:
+def open_worker_calls(
+    settings: Settings, folder: Path | None, *, lead: bool = True
+) -> LocalCalls | ReplicaCalls | None:
     """Return what a worker shares with the others: those of this machine, and of all replicas where there are some."""
     if folder is None:
         return None
@@ -234,6 +236,8 @@ def open_worker_calls(settings: Settings, folder: Path | None) -> LocalCalls | R
         lambda: open_database(settings.postgres, settings.state_dir, timeout=ASK_SECONDS, connections=2),
         replica_name(settings.state_dir),
         key,
+        noted=folder / "others",
+        lead=lead,
     )
 
 

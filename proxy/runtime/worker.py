@@ -94,7 +94,7 @@ class Worker:
         self._stop = asyncio.Event()
         self._retire = asyncio.Event()
         self.announcer = Announcer()
-        self.shared_calls = open_worker_calls(settings, context.shared_calls)
+        self.shared_calls = open_worker_calls(settings, context.shared_calls, lead=context.number == 1)
         self.components = Components(
             settings,
             lambda: open_daemon_log(settings, context.logs[context.number - 1]),

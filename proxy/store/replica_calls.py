@@ -55,8 +55,23 @@ def replica_name(state_dir: Path) -> str:
 class ReplicaCalls:
     """An `interfaces.SharedCalls` over replicas. Threads may use it. Open it after the fork."""
 
-    def __init__(self, near: SharedCalls, open_database: Callable[[], Database], replica: str, key: bytes) -> None:
+    def __init__(
+        self,
+        near: SharedCalls,
+        open_database: Callable[[], Database],
+        replica: str,
+        key: bytes,
+        *,
+        noted: Path,
+        lead: bool = True,
+    ) -> None:
+        """Begin to look for other replicas.
+
+        The worker with the `lead` writes down in the file `noted` how many processes of others are alive. So of a
+        replica that is alone, one worker asks, and keeps a connection for it.
+        """
         self._near = near
+        self._noted, self._lead = noted, lead
         self._open_database = open_database
         self._replica, self._key = replica, key
         # Calls that are in the database, or on their way there.
@@ -283,12 +298,24 @@ class ReplicaCalls:
             await board.close()
 
     async def _beat(self, board: ReplicaBoard, beats: int) -> None:
-        self._others = await board.beat()
+        if self._lead:
+            others = await board.beat()
+            if others != self._others or not self._noted.exists():
+                self._noted.write_text(str(others))
+            self._others = others
+        else:
+            self._others = await board.beat() if self._noted_others() else 0
         if self._others:
             for kind, name, path, owner in await board.new_facts():
                 self._take(kind, name, path, owner)
         if beats % SWEEP_EVERY == SWEEP_EVERY - 1:
             await board.sweep()
+
+    def _noted_others(self) -> int:
+        try:
+            return int(self._noted.read_text() or 0)
+        except (OSError, ValueError):
+            return 0
 
     def _take(self, kind: str, name: str, path: str, owner: str) -> None:
         with contextlib.suppress(SharedCallsUnavailableError):

@@ -26,16 +26,29 @@ def make(tmp_path: Path, database_url: str, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(module, "BEAT_SECONDS", 0.05)
     made = []
 
-    def one(number: int, url: str = database_url) -> ReplicaCalls:
+    def one(number: int, url: str = database_url, *, lead: bool = True) -> ReplicaCalls:
         folder = tmp_path / str(number)
         folder.mkdir(exist_ok=True)
-        near = SharedCalls(open_shared_calls(folder))
-        made.append(ReplicaCalls(near, lambda: PostgresDatabase(url, timeout=2), replica_name(folder), b"k" * 32))
+        near = SharedCalls(shared := open_shared_calls(folder, handed=None if lead else shared_name(folder)))
+        made.append(
+            ReplicaCalls(
+                near,
+                lambda: PostgresDatabase(url, timeout=2),
+                replica_name(folder),
+                b"k" * 32,
+                noted=shared / "others",
+                lead=lead,
+            )
+        )
         return made[-1]
 
     yield one
     for each in made:
         each.close()
+
+
+def shared_name(folder: Path) -> str:
+    return next(folder.glob("shared-calls-*")).name
 
 
 @pytest.fixture
@@ -57,6 +70,22 @@ async def test_one_replica_alone_asks_nothing_of_the_database(make: Make, monkey
     alone.add_endpoint("s", "/x")
     alone.release(CONTEXT, 1)
     assert alone.end(OPEN.call_id)
+
+
+def test_of_the_workers_of_a_replica_that_is_alone_one_asks_the_database(make: Make, database_url: str) -> None:
+    lead = make(1)
+    assert lead._ready.wait(10)
+    beats: list[int] = []
+    second = make(1, lead=False)
+    wait_until(lambda: second._board is not None)
+    board = second._board
+    assert board is not None
+    board.beat = lambda: beats.append(1)  # type: ignore[assignment,method-assign,return-value]
+    assert second._ready.wait(10)
+    assert beats == []
+    del board.beat
+    make(2)
+    wait_until(lambda: lead.spans_replicas and second.spans_replicas)
 
 
 async def test_ids_calls_and_endpoints_of_one_replica_are_known_to_the_other(
