@@ -32,7 +32,7 @@ rules:
   - {{id: revision-{}, description: The policy's number, action: deny, tools: [never]}}
 """
 STALE_SECONDS = 2.0
-KILL_SECONDS = 5.0  # connections to a process that was killed are cut at once, or when they are used again
+KILL_SECONDS = 1.0  # connections to a process that was killed are cut at once
 DRAIN_LIMIT = 120.0
 
 
