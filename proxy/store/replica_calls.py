@@ -163,8 +163,15 @@ class ReplicaCalls:
     def ended(self, call_ids: Iterable[str]) -> set[str]:
         asked = list(call_ids)
         ended = self._near.ended(asked)
-        far = [call_id for call_id in asked if call_id in self._far and call_id not in ended]
+        far = [call_id for call_id in asked if self._is_posted(call_id) and call_id not in ended]
         return ended | (self._ask(lambda board: board.ended(far)) if far else set())
+
+    def _is_posted(self, call_id: str) -> bool:
+        """Return whether a call is in the database: of one on its way there, the database says that it has ended."""
+        if call_id not in self._far:
+            return False
+        posted = self._far[call_id]
+        return posted is None or (posted.done() and not posted.cancelled() and posted.exception() is None)
 
     # What was learnt of servers
 

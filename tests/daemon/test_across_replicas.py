@@ -167,7 +167,7 @@ async def test_clients_of_the_sdk_work_behind_a_balancer_by_request(
     with contextlib.suppress(AssertionError):
         wait_until(lambda: not unended(), 15)
     left = unended()
-    assert not left, [e for e in replicas[0].recorded() if e.get("call_id") in left]
+    assert not left, json.dumps([e for e in replicas[0].recorded() if e.get("call_id") in left])
 
 
 def test_a_call_outlives_the_replica_that_forwarded_it_and_its_id_is_free_again(

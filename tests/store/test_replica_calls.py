@@ -122,6 +122,7 @@ def test_a_call_that_ends_before_it_is_posted_has_one_end(two: tuple[ReplicaCall
     for number in range(50):
         call = replace(OPEN, call_id=f"call-{number}")
         first.post(call)  # of a stream: posted later
+        assert first.ended([call.call_id]) == set(), "it is on its way, and not ended"
         assert first.end(call.call_id)
         assert not first.end(call.call_id)
         assert second.find(call.context, "7") is not None
