@@ -56,6 +56,7 @@ class FleetCounts:
     restarts: int
     policies: int
     slowest_policy: float
+    unexplained: list[str]
     descriptors: list[int]
     chain_problems: int
 
@@ -86,6 +87,7 @@ class Fleet:
         self.policies: list[tuple[float, str]] = []
         self.kills: list[tuple[int, float]] = []
         self.descriptors: list[int] = []
+        self.restarts: list[tuple[int, float]] = []
         self.done: Counter[str] = Counter()
         self.revision = 0
         names = [f"replica-{number}" for number in range(1, replicas + 1)]
@@ -122,6 +124,7 @@ class Fleet:
     def restart(self) -> None:
         """Let a new process take over from one replica's."""
         replica = self.random.choice(self.replicas)
+        self.restarts.append((replica.port, time.monotonic()))
         old, replica.running = replica.running, take_over(replica.running)
         assert ended(old) == 0, old.errors()[-5000:]
         self.descriptors.append(len(list(Path(f"/proc/{replica.running.run['pid']}/fd").iterdir())))
@@ -215,6 +218,7 @@ def count(fleet: Fleet, balancer: Balancer, seen: Seen, seconds: float) -> Fleet
         restarts=fleet.done["restarts"],
         policies=fleet.done["policies"],
         slowest_policy=max(ages, default=0.0),
+        unexplained=[_told(fleet, cut) for cut in balancer.cuts if cut not in explained],
         descriptors=fleet.descriptors,
         chain_problems=_chain_problems(fleet),
     )
@@ -227,6 +231,15 @@ def policy_age(event: dict[str, Any], policies: Sequence[tuple[float, str]]) -> 
         if policies[index][1] == event["policy_version"]:
             return None if index + 1 >= place else event["time"] - policies[index + 1][0]
     return None  # the newest, a moment before it was noted here
+
+
+def _told(fleet: Fleet, cut: tuple[int, float]) -> str:
+    """Return how long before a cut its replica was killed and restarted last."""
+    ages = {
+        name: [f"{cut[1] - at:.2f}" for port, at in acts if port == cut[0] and at <= cut[1]][-1:]
+        for name, acts in (("killed", fleet.kills), ("restarted", fleet.restarts))
+    }
+    return f"{ages} s before"
 
 
 def _explains(kill: tuple[int, float], cut: tuple[int, float]) -> bool:
