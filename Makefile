@@ -104,6 +104,10 @@ conformance: $(VENV)/.dev $(NODE) ## the MCP conformance suite, direct and throu
 faults: $(VENV)/.dev ## what kills, outages, cuts, full disks and clock jumps lose: nothing (about 5 minutes)
 	$(BIN)/python scripts/faults.py $(ARGS)
 
+.PHONY: fleet
+fleet: $(VENV)/.dev ## three replicas behind a balancer: kills, rolling restarts and policies lose nothing (about 3 minutes); ARGS='--minutes 10' for longer
+	$(BIN)/python scripts/fleet.py $(ARGS)
+
 .PHONY: soak
 soak: $(VENV)/.dev ## 50,000 calls, idle connections and slow heads: does memory stay flat? (about 3 minutes)
 	$(BIN)/python scripts/soak.py $(ARGS)

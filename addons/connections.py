@@ -79,6 +79,7 @@ class ConnectionGuard:
         self._idle = asyncio.Event()
         self._idle.set()
         self.stopping = False
+        self.retiring = False  # whether another proxy accepts the new connections
 
     def client_connected(self, client: Client) -> None:
         """Refuse a connection past the limit; start the deadline of the others' first request."""
@@ -132,6 +133,7 @@ class ConnectionGuard:
 
     def responseheaders(self, flow: http.HTTPFlow) -> None:
         """Count an open event stream as done: a server holds it open for messages of its own, and a stop would wait."""
+        self._end_keep_alive(flow)
         if flow.request.method == "GET" and flow.response and media_type(flow.response) == EVENT_STREAM:
             self._done(flow.id)
             self._streams[flow.id] = flow
@@ -143,7 +145,16 @@ class ConnectionGuard:
         self._streams.pop(flow.id, None)
 
     def response(self, flow: http.HTTPFlow) -> None:
+        self._end_keep_alive(flow)
         self._done(flow.id)
+
+    def _end_keep_alive(self, flow: http.HTTPFlow) -> None:
+        """Let the client of a proxy that was taken over come back on a new connection, which the other one accepts.
+
+        To close a connection that is idle could meet a request on its way: clients do not send a POST again.
+        """
+        if self.retiring and flow.response is not None and flow.request.http_version.startswith("HTTP/1"):
+            flow.response.headers["Connection"] = "close"
 
     def error(self, flow: http.HTTPFlow) -> None:
         """Count the request as done; record it where a limit ended it."""

@@ -111,7 +111,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "proxy.confine": ("proxy.sandbox", "proxy.egress.dns", *CORE),
     "proxy.notify": CORE,
     "proxy.kubernetes": CORE,
-    "proxy.admin_api": ("proxy.twophase", "proxy.identity", *CORE),
+    "proxy.admin_api": ("proxy.twophase", "proxy.identity", "proxy.system", *CORE),
     "proxy.console": (
         *("proxy.admin_api", "proxy.audit", "proxy.config", "proxy.identity", "proxy.policy", "proxy.redact"),
         *("proxy.fleet.open_state", "proxy.gate.tool_pins", "proxy.rollout", "proxy.store", "proxy.system"),

@@ -204,6 +204,7 @@ class Lane:
         lesson, context, parts = template.lesson, template.lesson.judged.context, self._parts
         return (
             not parts.connections.stopping
+            and not parts.connections.retiring  # the layers end the connection with their answer
             and self._is_free(template)
             and parts.identity.is_still(context.principal, lesson.credentials, self._client)
             and context.egress is not None

@@ -22,9 +22,10 @@ from addons.mitm.connection_handler import GuardedConnectionHandler
 from addons.mitm.http_connections import GuardedHttp1Client
 from addons.mitm.http_layer import GuardedHttpLayer
 from addons.mitm.pinned_dial import DiallingAsyncio
-from proxy.system.listen_ports import BACKLOG, Address, listen_shared
+from proxy.system.listen_ports import BACKLOG
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Callable, Sequence
 
     from mitmproxy.addonmanager import AddonManager
@@ -52,8 +53,8 @@ class Replacements:
     """Each replaces single functions."""
 
 
-def install(replacements: Replacements, addresses: Sequence[Address]) -> None:
-    """Replace those parts that mitmproxy looks up itself, and listen on `addresses`, which are reserved.
+def install(replacements: Replacements, open_sockets: Callable[[], Sequence[socket.socket]]) -> None:
+    """Replace those parts that mitmproxy looks up itself, and listen on what `open_sockets` opens.
 
     Raises RuntimeError for a version of mitmproxy that this is not made for.
     """
@@ -69,14 +70,14 @@ def install(replacements: Replacements, addresses: Sequence[Address]) -> None:
     tls_layers.HTTP_ALPNS = (tls_layers.HTTP2_ALPN, *tls_layers.HTTP1_ALPNS)  # type: ignore[assignment]
     for replace in replacements.functions:
         replace()
-    _replace_listening(addresses)
+    _replace_listening(open_sockets)
 
 
-def _replace_listening(addresses: Sequence[Address]) -> None:
+def _replace_listening(open_sockets: Callable[[], Sequence[socket.socket]]) -> None:
     """Listen on a worker's own sockets: mitmproxy has no SO_REUSEPORT, and workers share their ports."""
 
     async def listen(self: mode_servers.AsyncioServerInstance[Any], _host: str, _port: int) -> list[asyncio.Server]:
-        sockets = [listen_shared(address) for address in addresses]
-        return [await asyncio.start_server(self.handle_stream, sock=sock, backlog=BACKLOG) for sock in sockets]
+        opened = open_sockets()
+        return [await asyncio.start_server(self.handle_stream, sock=sock, backlog=BACKLOG) for sock in opened]
 
     mode_servers.AsyncioServerInstance.listen = listen  # type: ignore[assignment,method-assign]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from proxy.errors import ConfigError
+from proxy.system.handed_sockets import HandedSockets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,14 +28,18 @@ log = structlog.get_logger("interlock.operators")
 class Listeners:
     """The admin API's listening sockets. Opened before the fork; every worker accepts from them."""
 
-    def __init__(self, state_dir: Path, listen: tuple[str, int] | None = None) -> None:
-        """Listen. Raises ConfigError if it cannot."""
+    def __init__(
+        self, state_dir: Path, listen: tuple[str, int] | None = None, handed: HandedSockets | None = None
+    ) -> None:
+        """Listen, with the sockets that were handed on where they fit. Raises ConfigError if it cannot."""
+        handed = handed or HandedSockets()
         self.path = state_dir / SOCKET
         self.host = listen[0] if listen is not None else ""
-        self.tcp = listen_tcp(*listen) if listen is not None else None
+        self.handed_on = False  # whether another process serves `path` now
+        self.tcp = None if listen is None else handed.take("operator_tcp", listen) or listen_tcp(*listen)
         if self.tcp is not None and not ipaddress.ip_address(self.addresses[0][0]).is_loopback:
             log.warning("the admin API is reachable from other machines, without TLS", listen=self.addresses[0])
-        self.unix = listen_unix(self.path)
+        self.unix = handed.take("operator") or listen_unix(self.path)
 
     @property
     def addresses(self) -> Sequence[tuple[str, int]]:
@@ -44,7 +49,8 @@ class Listeners:
         self.unix.close()
         if self.tcp is not None:
             self.tcp.close()
-        self.path.unlink(missing_ok=True)
+        if not self.handed_on:
+            self.path.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -57,12 +63,12 @@ def _short(path: Path) -> Iterator[str]:
         os.close(folder)
 
 
-def listen_unix(path: Path) -> socket.socket:
+def listen_unix(path: Path, kind: socket.SocketKind = socket.SOCK_STREAM) -> socket.socket:
     """Listen at `path` for its owner only, and replace what is there."""
     # Bound in a private folder, restricted, then moved: bind uses the umask's mode, and before chmod another user could
     # connect.
     private = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    sock = socket.socket(socket.AF_UNIX, kind)
     try:
         with _short(private / path.name) as name:
             sock.bind(name)
@@ -77,9 +83,9 @@ def listen_unix(path: Path) -> socket.socket:
     return sock
 
 
-def connect_unix(path: Path, timeout: float) -> socket.socket:
+def connect_unix(path: Path, timeout: float, kind: socket.SocketKind = socket.SOCK_STREAM) -> socket.socket:
     """Connect to the socket at `path`. Raises OSError if nobody listens."""
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    sock = socket.socket(socket.AF_UNIX, kind)
     try:
         sock.settimeout(timeout)
         with _short(path) as name:

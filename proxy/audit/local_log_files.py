@@ -21,7 +21,7 @@ from proxy.errors import AuditUnavailableError
 from proxy.system.secret_files import read_or_make_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
     from pathlib import Path
 
     from proxy.audit.local_log_sql import LogState
@@ -84,6 +84,28 @@ def worker_log(state_dir: Path, worker: int) -> Path:
     """Return the log file of a worker; workers are numbered from 1."""
     path = state_dir / LOG_FILE
     return path if worker == 1 else path.with_stem(f"{path.stem}-{worker}")
+
+
+def free_logs(state_dir: Path, count: int, in_use: Collection[int] = ()) -> list[int]:
+    """Return the numbers of logs that no worker writes, for as many new workers; `in_use` are another proxy's.
+
+    A proxy that drains, after another took over, keeps its logs until it ends. The others ship what it leaves.
+    """
+    found: list[int] = []
+    number = 0
+    while len(found) < count:
+        number += 1
+        if number in in_use:
+            continue
+        try:
+            held = take_file(worker_log(state_dir, number))
+        except OSError:
+            found.append(number)  # the worker says what is wrong with it
+            continue
+        if held is not None:
+            held.close()
+            found.append(number)
+    return found
 
 
 def take_file(path: Path) -> IO[str] | None:

@@ -23,6 +23,7 @@ from proxy.errors import AuditUnavailableError
 from proxy.system.database_url import shown
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from proxy.audit.checkpoint_places import CheckpointPlace
@@ -36,16 +37,18 @@ log = structlog.get_logger("interlock.audit")
 class AuditPipeline:
     """The audit pipeline of one process. `sink` takes the events; close it when no more come."""
 
-    def __init__(self, settings: Settings, own: LocalLog, *, adopts_all: bool) -> None:
-        """Start it. With `adopts_all` it also ships what processes with another store left behind."""
+    def __init__(self, settings: Settings, own: LocalLog, *, adopts_all: bool, logs: Sequence[int] = (1,)) -> None:
+        """Start it. With `adopts_all` it also ships what processes with another store left behind.
+
+        `logs` are the numbers of the logs that this proxy's workers write: none ships another's.
+        """
         self._log = own
         self.sink: EventSink = own if settings.on_audit_failure == "refuse" else LenientSink(own)
         signer = open_signer(settings)
         self._watch = Watch(signer, lambda: own.head, settings.checkpoint_seconds)
-        workers = range(1, settings.workers + 1 if adopts_all else 1)
         route = Route(
             state_dir=settings.state_dir,
-            spared=frozenset(worker_log(settings.state_dir, number) for number in workers) - {own.path},
+            spared=frozenset(worker_log(settings.state_dir, number) for number in logs if adopts_all) - {own.path},
             destination=destination(settings),
             adopts_all=adopts_all,
             retention_days=None if settings.postgres else settings.retention_days,

@@ -25,6 +25,9 @@ class Commands(LazyGroup):
 
     entries = (
         CommandEntry("up", "Run the proxy until SIGTERM or Ctrl-C.", PROXY),
+        CommandEntry(
+            "restart", "Replace the proxy that runs on the state folder, without a connection refused.", PROXY
+        ),
         CommandEntry("stop", "Stop the proxy that runs on the state folder, and wait until it has ended.", PROXY),
         CommandEntry("status", "Show whether the proxy runs, where it listens and which policy is in force.", PROXY),
         CommandEntry("doctor", "Check whether Interlock works here, and say how to fix what does not.", PROXY),

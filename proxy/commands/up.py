@@ -33,11 +33,19 @@ Examples:
   interlock up --listen 0.0.0.0:8080 --policy policies/
   interlock up --mode reverse:https://mcp.example.com --upstream-ca corp.pem
   interlock up --workers 4 --health-listen 0.0.0.0:8081
+  interlock up --take-over
 """
 
 
 UpJson = Annotated[
     bool, typer.Option("--json", help="Print where it listens as one JSON object, and log lines and errors as JSON.")
+]
+TakesOver = Annotated[
+    bool,
+    typer.Option(
+        "--take-over",
+        help="Take the sockets of the proxy that runs on the state folder, if one does, once this one can serve.",
+    ),
 ]
 # What the command line parses a setting as; all others are text, which the settings parse themselves.
 _TYPES = {"int": int, "float": float, "bool": bool, "Seconds": float, "UserPath": Path, "UserPath | None": Path}
@@ -55,7 +63,7 @@ def _parameter(name: str) -> inspect.Parameter:
 
 def up(**flags: Any) -> None:
     """Run the proxy until SIGTERM or Ctrl-C."""
-    config, as_json = flags.pop("config"), flags.pop("as_json")
+    config, as_json, take_over = (flags.pop(name) for name in ("config", "as_json", "take_over"))
     given = {name: value for name, value in flags.items() if value not in (None, [])}
     settings = load_settings(given, config_file=config).settings
     log_setup.configure(settings.log_level, "json" if as_json else settings.log_format)
@@ -72,7 +80,7 @@ def up(**flags: Any) -> None:
         _announce(running)
         _announce_console(running, settings)
 
-    Supervisor(settings).run(announce)
+    Supervisor(settings, take_over=take_over).run(announce)
 
 
 # One flag per setting, from the settings themselves, so that none is forgotten. `trace` is about stdio servers, which
@@ -80,6 +88,7 @@ def up(**flags: Any) -> None:
 up.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # typer reads it
     [
         *(_parameter(name) for name in Settings.model_fields if name != "trace"),
+        inspect.Parameter("take_over", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=TakesOver),
         inspect.Parameter("config", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=ConfigFile),
         inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=UpJson),
     ]

@@ -151,6 +151,15 @@ class SharedCalls(Protocol):
         """Claim an id of a session; return False where another worker has it."""
         ...
 
+    @property
+    def spans_replicas(self) -> bool:
+        """Whether ids have to be claimed among replicas, too."""
+        ...
+
+    async def claim_afar(self, context: Context, message_id: MessageId) -> bool:
+        """Claim an id among replicas; return False where another one has it."""
+        ...
+
     def release(self, context: Context, message_id: MessageId) -> None:
         """Release an id."""
         ...
@@ -159,8 +168,11 @@ class SharedCalls(Protocol):
         """Share a call that may be answered on a stream of another worker."""
         ...
 
-    def find(self, context: Context, message_id: MessageId) -> InFlightCall | None:
-        """Return the call of a session that an answer of this id belongs to, if any worker showed one."""
+    def find(self, context: Context, message_id: MessageId, *, near: bool = False) -> InFlightCall | None:
+        """Return the call of a session that an answer of this id belongs to, if any worker showed one.
+
+        `near`: of this machine alone.
+        """
         ...
 
     def of_session(self, context: Context) -> list[InFlightCall]:

@@ -67,8 +67,30 @@ class InFlightCalls:
         if self._shared_calls is None:
             return True
         # A worker that is gone may have left a call that is still answered.
-        left = self._shared_calls.find(context, message_id) if context.transport == LEGACY else None
+        left = self._shared_calls.find(context, message_id, near=True) if context.transport == LEGACY else None
         return (left is None or left.closed) and self._shared_calls.claim(context, message_id)
+
+    @property
+    def spans_replicas(self) -> bool:
+        """Whether `claim_afar` has to be asked, too."""
+        return self._shared_calls is not None and self._shared_calls.spans_replicas
+
+    async def claim_afar(self, context: Context, message: Message) -> bool:
+        """Claim an id that is claimed here among all replicas; return False where another one has it.
+
+        Raises SharedCallsUnavailableError where that cannot be known, and the answer may come to another replica.
+        """
+        key = _key(context, message.id)
+        if self._shared_calls is None or message.kind is not Kind.REQUEST or key is None:
+            return True
+        try:
+            return await self._shared_calls.claim_afar(context, key[2])
+        except SharedCallsUnavailableError as error:
+            # An answer on the request's own connection is not matched by its id: a database that is away stops no call.
+            if context.transport == LEGACY:
+                raise
+            log.debug("an id is claimed on this machine alone", error=str(error))
+            return True
 
     def release(self, context: Context, message: Message) -> None:
         """Release the id of a request that was not forwarded."""
@@ -123,7 +145,8 @@ class InFlightCalls:
 
     def share(self, in_flight: InFlightCall) -> None:
         """Share a call, and what is known of it now, with the other workers. Raises SharedCallsUnavailableError."""
-        if self._shared_calls is not None:
+        # Nothing answers a notification: it would be taken for a call that the end of its session cut short.
+        if self._shared_calls is not None and in_flight.message.kind is Kind.REQUEST:
             self._shared_calls.post(in_flight)
             in_flight.shared = True
 

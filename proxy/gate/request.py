@@ -190,6 +190,8 @@ class RequestGate:
             return await self._refuse(state, "id_in_use")
         verdict: Verdict | None = None
         try:
+            if self._in_flight.spans_replicas and not await self._in_flight.claim_afar(state.context, message):
+                return await self._refuse(state, "id_in_use")
             verdict = await self._decide_claimed(reading, head, state)
         finally:
             # Also where it was cancelled: a client that hangs up must not leave its id in use for ever.

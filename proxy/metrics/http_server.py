@@ -44,19 +44,19 @@ class HealthServer:
 
     def __init__(self, listener: socket.socket, answer: Callable[[str], Reply]) -> None:
         listener.setblocking(False)
-        self._listener = listener
+        self.listener = listener
         self._answer = answer
         self._clients: dict[int, _Client] = {}
 
     def interests(self) -> Iterator[tuple[int, int]]:
         """Yield each socket and the events it waits for, as `poll` takes them."""
-        yield self._listener.fileno(), select.POLLIN
+        yield self.listener.fileno(), select.POLLIN
         for number, client in self._clients.items():
             yield number, select.POLLOUT if client.out else select.POLLIN
 
     def attend(self, number: int) -> bool:
         """Handle a socket that is ready; return whether it is one of this server's."""
-        if number == self._listener.fileno():
+        if number == self.listener.fileno():
             self._accept()
         elif (client := self._clients.get(number)) is not None:
             try:
@@ -78,11 +78,11 @@ class HealthServer:
     def close(self) -> None:
         for client in list(self._clients.values()):
             self._close(client)
-        self._listener.close()
+        self.listener.close()
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
-            sock, _ = self._listener.accept()
+            sock, _ = self.listener.accept()
             sock.setblocking(False)
             # The oldest makes room: clients that hold connections open must not make a health probe time out, since
             # an orchestrator would then restart the proxy.

@@ -18,6 +18,7 @@ import structlog
 
 from proxy.runtime.worker_process import WorkerProcess, fork_worker
 from proxy.system import event_loop
+from proxy.system.handed_sockets import HandedSockets
 from proxy.system.listen_ports import format_address, unusable
 
 if TYPE_CHECKING:
@@ -39,8 +40,17 @@ _OTHER: Final = {"127.0.0.1": "::1", "0.0.0.0": "::1", "::1": "127.0.0.1", "::":
 class ConsoleProcess:
     """The console's listening socket, and its process once there is one."""
 
-    def __init__(self, settings: Settings, policy: LivePolicy, close_inherited: Callable[[], None]) -> None:
-        """Listen. Raises ConfigError if it cannot, and the address is one that somebody chose."""
+    def __init__(
+        self,
+        settings: Settings,
+        policy: LivePolicy,
+        close_inherited: Callable[[], None],
+        handed: HandedSockets | None = None,
+    ) -> None:
+        """Listen, with the sockets that were handed on where they fit.
+
+        Raises ConfigError if it cannot, and the address is one that somebody chose.
+        """
         self._settings = settings
         self._policy = policy
         self._close_inherited = close_inherited
@@ -48,10 +58,11 @@ class ConsoleProcess:
             from proxy.identity.oidc_settings import load_oidc  # noqa: PLC0415  rarely used
 
             load_oidc(settings.console_oidc, settings.console_url)
-        self._listener = _listen(settings)
+        handed = handed or HandedSockets()
+        self._listener = _listen(settings, handed)
         # Where it listens; None where it does not. Workers, which have no socket of it, deny it to agents.
         self.address: Address | None = None if self._listener is None else self._listener.getsockname()[:2]
-        self._guard = _reserve_localhost(self.address)
+        self._guard = _reserve_localhost(self.address, handed)
         self._due = 0.0
         self.process: WorkerProcess | None = None
 
@@ -65,6 +76,12 @@ class ConsoleProcess:
         host, port = self.address
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104  what to dial, not to listen on
         return f"http://{format_address((host, port))}"
+
+    @property
+    def sockets(self) -> list[tuple[str, socket.socket]]:
+        """What holds its addresses, for whoever takes over."""
+        held = ("console", self._listener), ("console_guard", self._guard)
+        return [(name, sock) for name, sock in held if isinstance(sock, socket.socket)]
 
     def interests(self) -> list[int]:
         """Return what the supervisor waits for: the first browser, or the end of the process."""
@@ -122,10 +139,12 @@ class ConsoleProcess:
         event_loop.run(serve(self._settings, self._listener, self._policy, owns_localhost=self._guard is not None))
 
 
-def _listen(settings: Settings) -> socket.socket | None:
+def _listen(settings: Settings, handed: HandedSockets) -> socket.socket | None:
     if settings.console_address is None:
         return None
     host, port = settings.console_address
+    if (given := handed.take("console", (host, port))) is not None:
+        return given
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
@@ -141,7 +160,7 @@ def _listen(settings: Settings) -> socket.socket | None:
     return listener
 
 
-def _reserve_localhost(address: Address | None) -> socket.socket | Literal["absent"] | None:
+def _reserve_localhost(address: Address | None, handed: HandedSockets) -> socket.socket | Literal["absent"] | None:
     """Take the console's port on the other loopback address too; None where somebody has it, or nothing is reserved.
 
     Browsers open `localhost`, which passkeys need, by either address. They would take an agent's listener on the other
@@ -151,6 +170,8 @@ def _reserve_localhost(address: Address | None) -> socket.socket | Literal["abse
     if address is None or (host := ipaddress.ip_address(address[0])).compressed not in _OTHER:
         return None
     other = _OTHER[host.compressed]
+    if (given := handed.take("console_guard", (other, address[1]))) is not None:
+        return given
     guard = None
     try:
         guard = socket.socket(socket.AF_INET6 if ":" in other else socket.AF_INET)

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from proxy.config import Settings
     from proxy.metrics.counters import Counters
     from proxy.policy.reloader import LivePolicy
-    from proxy.runtime.supervisor import WorkerSlot
-    from proxy.runtime.worker_process import WorkerStatus
+    from proxy.runtime.worker_process import WorkerSlot, WorkerStatus
 
 # A worker sends a heartbeat every second; on a busy machine it may be late.
 SILENT_SECONDS: Final = 15.0

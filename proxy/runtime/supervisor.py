@@ -11,34 +11,46 @@ import contextlib
 import os
 import select
 import signal
-import socket
 import time
 from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from proxy.admin_api.sockets import Listeners
+from proxy.audit.local_log_files import free_logs
 from proxy.core.halts import Halt
 from proxy.core.ids import new_id
 from proxy.errors import ConfigError, InterlockError
 from proxy.identity.ca import Authority
 from proxy.metrics.counters import Counters
-from proxy.metrics.http_server import BACKLOG, HealthServer
-from proxy.policy.reloader import describe_refusal
+from proxy.metrics.http_server import HealthServer
 from proxy.runtime.console_process import ConsoleProcess
+from proxy.runtime.hand_over import HandOver
 from proxy.runtime.health_report import HealthReport
 from proxy.runtime.preload import preload
+from proxy.runtime.proxy_sockets import ProxySockets
+from proxy.runtime.running_note import RunningNote, log_policy
+from proxy.runtime.signal_queue import SignalQueue
+from proxy.runtime.take_over import LOCK, Offer, TakeOver
 from proxy.runtime.worker import Worker, WorkerContext
-from proxy.runtime.worker_process import FORWARDED_SIGNALS, Channel, WorkerProcess, fork_worker
+from proxy.runtime.worker_process import (
+    FORWARDED_SIGNALS,
+    RETIRE_SIGNAL,
+    Channel,
+    WorkerProcess,
+    WorkerSlot,
+    fork_worker,
+)
 from proxy.store.halt_file import HaltFile
-from proxy.store.shared_calls import make_shared_calls
+from proxy.store.shared_calls import open_shared_calls
 from proxy.system import event_loop, gc_tuning, log_setup, run_file
-from proxy.system.listen_ports import ReservedPorts, format_address, unusable
+from proxy.system.handed_sockets import HandedSockets
 from proxy.system.secret_files import FolderLock
+from proxy.system.service_manager import tell_ready
 from proxy.system.terminal import has_terminal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    import socket
+    from collections.abc import Callable, Iterator, Sequence
 
     from proxy.config import Settings
     from proxy.system.listen_ports import Address
@@ -46,7 +58,6 @@ if TYPE_CHECKING:
 log = structlog.get_logger("interlock.supervisor")
 
 TICK_SECONDS: Final = 1.0
-PUSHED: Final = "pushed"  # in the run file, in place of a path
 HALT_SIGNAL: Final = signal.SIGUSR1
 # After the drain, so long may a worker take to write its last events before it is killed.
 STOP_SECONDS: Final = 15.0
@@ -58,36 +69,20 @@ LONGEST_PAUSE: Final = 10.0
 MAX_FAILURES: Final = 5
 
 
-class WorkerSlot:
-    """One worker number: the process that has it now, or when the next one is due."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.worker: WorkerProcess | None = None
-        self.due = 0.0
-        self.failures = 0
-        self.restarts = -1  # the first start makes it 0
-
-    @property
-    def serves(self) -> bool:
-        """Whether the worker reported that it is ready."""
-        return self.worker is not None and self.worker.report is not None
-
-    def note(self) -> run_file.RunningWorker:
-        pid, report = (self.worker.pid, self.worker.report) if self.worker else (0, None)
-        version = report.policy_version if report else None
-        return run_file.RunningWorker(self.number, pid, self.serves, max(0, self.restarts), version)
-
-
 class Supervisor:
     """One proxy. Create it in a process with one thread and no event loop, then call `run`."""
 
-    def __init__(self, settings: Settings) -> None:
-        """Create all that workers share. Raises InterlockError if something in it cannot be used."""
+    def __init__(self, settings: Settings, *, take_over: bool = False) -> None:
+        """Create all that workers share. Raises InterlockError if something in it cannot be used.
+
+        With `take_over`, the proxy that runs on the state folder, if one does, hands its sockets on (take_over.py).
+        """
         self._settings = settings
         self._closing = contextlib.ExitStack()
-        self._slots = [WorkerSlot(number) for number in range(1, settings.workers + 1)]
-        self._pending_signals: list[int] = []
+        self._slots: list[WorkerSlot] = []
+        self._before: TakeOver | None = None
+        self._signals = SignalQueue()
+        self._closing.callback(self._signals.close)
         self._had_terminal = has_terminal()
         self._stopping_since: float | None = None
         self._ready = False
@@ -95,51 +90,60 @@ class Supervisor:
         self._ended_badly: list[str] = []
         self._looked = 0.0
         self._noted: run_file.RunningProxy | None = None
-        self._wakeup, self._waker = socket.socketpair()
-        self._closing.callback(self._wakeup.close)
-        self._closing.callback(self._waker.close)
         with contextlib.ExitStack() as undo:
             undo.callback(self._closing.close)
-            self._prepare(settings)
+            self._before = TakeOver.begin(settings.state_dir) if take_over else None
+            if self._before is not None:
+                self._closing.callback(self._before.close)
+            with self._told_if_it_fails():
+                self._prepare(settings)
             undo.pop_all()
 
+    @contextlib.contextmanager
+    def _told_if_it_fails(self) -> Iterator[None]:
+        """Tell the proxy that goes on why this one does not take over."""
+        try:
+            yield
+        except BaseException as error:
+            if self._before is not None:
+                self._before.failed(str(error) or type(error).__name__)
+            raise
+
     def _prepare(self, settings: Settings) -> None:
-        self._lock = FolderLock(settings.state_dir)
+        before = self._before
+        handed = before.handed if before is not None else HandedSockets()
+        self._lock = FolderLock(settings.state_dir, before.lock if before is not None else None)
         self._closing.callback(self._lock.release)
-        run_file.clear(settings.state_dir)
+        if before is None:
+            run_file.clear(settings.state_dir)
+        logs = free_logs(settings.state_dir, settings.workers, before.logs if before is not None else ())
+        self._slots += [WorkerSlot(number, log) for number, log in enumerate(logs, 1)]
         # Before the fork: what is loaded now is in memory once, and all workers present certificates of one CA.
         self._preloaded = preload(settings)
         event_loop.loop_factory()
-        self._authority = Authority(settings.state_dir)
-        self._authority.ensure()
-        self._listening = ReservedPorts("listen", *settings.listen_address)
-        self._closing.callback(self._listening.close)
-        self._listeners = Listeners(settings.state_dir, settings.operator_address)
-        self._closing.callback(self._listeners.close)
+        authority = Authority(settings.state_dir)
+        authority.ensure()
+        self._sockets = ProxySockets(settings, handed, self._closing.callback)
+        self._sockets.operators.handed_on = before is not None  # until this proxy serves, its path is the other one's
         self._counters = Counters(settings.workers)
-        self._shared_calls = make_shared_calls(settings.state_dir) if settings.workers > 1 else None
+        self._shared_calls = open_shared_calls(settings.state_dir, before.shared_calls if before is not None else None)
         self._health_report = HealthReport(settings, self._counters, self._slots, self._preloaded.policy)
-        self._health = self._open_health(settings)
-        self._console = ConsoleProcess(settings, self._preloaded.policy, self._close_inherited)
+        self._health = HealthServer(health, self._health_report.answer) if (health := self._sockets.health) else None
+        self._console = ConsoleProcess(settings, self._preloaded.policy, self._close_inherited, handed)
         self._closing.callback(self._console.stop)
+        self._hand_over = HandOver(settings.state_dir, self._offer, self._retire, handed)
+        self._hand_over.handed_on = before is not None
+        self._closing.callback(self._hand_over.close)
+        handed.close()
+        self._running = RunningNote(settings, self._sockets, self._slots, str(authority.certificate_file))
         self._started = time.time()
 
-    def _open_health(self, settings: Settings) -> HealthServer | None:
-        if settings.health_address is None:
-            return None
-        try:
-            listener = socket.create_server(settings.health_address, backlog=BACKLOG)
-        except OSError as error:
-            problem = unusable("health_listen", *settings.health_address, error)
-            # Only an address that somebody chose must work: a second proxy on this machine need not set another.
-            if "health_listen" in settings.model_fields_set:
-                raise problem from error
-            log.warning("health and metrics are not served", error=str(problem))
-            return None
-        self._health_address = listener.getsockname()[:2]
-        server = HealthServer(listener, self._health_report.answer)
-        self._closing.callback(server.close)
-        return server
+    def _offer(self) -> Offer:
+        """Return what a proxy that takes over needs of this one."""
+        accepting = [sock for slot in self._slots if slot.worker for sock in slot.worker.listening]
+        sockets = [*self._sockets.named(accepting), *self._console.sockets]
+        descriptors = [(LOCK, self._lock.fileno()), *((name, sock.fileno()) for name, sock in sockets)]
+        return Offer(descriptors, [slot.log_number for slot in self._slots], self._shared_calls.name)
 
     def run(self, on_ready: Callable[[run_file.RunningProxy], None] = lambda _: None) -> None:
         """Run the workers until a signal stops them and they have drained.
@@ -150,7 +154,7 @@ class Supervisor:
         gc_tuning.release_free_memory()
         gc_tuning.freeze()
         try:
-            with self._signals():
+            with self._signals.catching((*FORWARDED_SIGNALS, HALT_SIGNAL)), self._told_if_it_fails():
                 while self._stopping_since is None or self._console.process or any(slot.worker for slot in self._slots):
                     self._keep_up()
                     self._note(on_ready)
@@ -159,32 +163,16 @@ class Supervisor:
             self._kill_all()
             raise
         finally:
-            run_file.remove(self._settings.state_dir)
+            if not self._hand_over.handed_on:  # else it is another one's
+                run_file.remove(self._settings.state_dir)
             self._closing.close()
         if self._ended_badly:
             raise InterlockError("; ".join(self._ended_badly))
 
-    @contextlib.contextmanager
-    def _signals(self) -> Iterator[None]:
-        """Queue signals for the loop, and wake its poll by a byte on a socket."""
-        self._waker.setblocking(False)
-        self._wakeup.setblocking(False)
-        before = signal.set_wakeup_fd(self._waker.fileno(), warn_on_full_buffer=False)
-        handlers = {
-            number: signal.signal(number, lambda number, _: self._pending_signals.append(number))
-            for number in (*FORWARDED_SIGNALS, HALT_SIGNAL)
-        }
-        try:
-            yield
-        finally:
-            for number, handler in handlers.items():
-                signal.signal(number, handler)
-            signal.set_wakeup_fd(before)
-
     def _keep_up(self) -> None:
         """Handle signals, start missing workers, reload the policy, close old health connections."""
-        while self._pending_signals:
-            self._on_signal(self._pending_signals.pop(0))
+        for number in self._signals.take():
+            self._on_signal(number)
         now = time.monotonic()
         if self._stopping_since is None:
             for slot in self._slots:
@@ -197,6 +185,21 @@ class Supervisor:
             self._preloaded.policy.reload_if_changed()  # for workers that are forked later
         if self._health is not None:
             self._health.expire()
+        self._hand_over.expire()
+
+    def _retire(self, taker: int) -> None:
+        """End once what is under way has ended: another process serves now, with this one's sockets."""
+        log.info("another process serves now, this one drains and ends", pid=taker)
+        self._stopping_since = time.monotonic()
+        self._console.stop()
+        self._lock.release()
+        self._sockets.operators.handed_on = True
+        if self._health is not None:
+            self._health.close()
+            self._health = None
+        for slot in self._slots:
+            if slot.worker is not None:
+                slot.worker.send_signal(RETIRE_SIGNAL if slot.serves else signal.SIGTERM)
 
     def _on_signal(self, number: int) -> None:
         if number == HALT_SIGNAL:
@@ -242,34 +245,41 @@ class Supervisor:
             slot.due = time.monotonic() + LONGEST_PAUSE
             return
         slot.restarts += 1
-        slot.worker = fork_worker(slot.number, lambda channel: self._work(slot, channel), self._close_in_worker)
+        slot.worker = fork_worker(slot.number, lambda channel: self._start_worker(slot, channel), lambda: None)
 
-    def _close_in_worker(self) -> None:
+    def _start_worker(self, slot: WorkerSlot, channel: Channel) -> None:
+        """Run a worker in its process; it keeps the sockets that it shall accept from, and closes all others."""
+        accepting = self._sockets.accepting(slot.number, len(self._slots))
         self._close_inherited()
         self._console.close_in_worker()
+        self._work(slot, channel, accepting)
 
     def _close_inherited(self) -> None:
         # In a worker: a copy of the lock or the ports would keep them taken after the supervisor has ended.
         self._lock.release()
-        self._listening.close()
+        self._sockets.close_in_child()
         if self._health is not None:
             self._health.close()
-        others = [*(slot.worker for slot in self._slots), self._console.process]
-        for sock in (self._wakeup, self._waker, *(other.channel for other in others if other)):
-            sock.close()
-        for other in others:
+        self._hand_over.close_in_child()
+        if self._before is not None:
+            self._before.close()
+        self._signals.close()
+        for other in (*(slot.worker for slot in self._slots), self._console.process):
             if other is not None:
-                os.close(other.pidfd)
+                other.close_inherited()
 
-    def _work(self, slot: WorkerSlot, channel: Channel) -> None:
+    def _work(self, slot: WorkerSlot, channel: Channel, accepting: Sequence[socket.socket]) -> None:
         if len(self._slots) > 1:
             log_setup.name_worker(slot.number)
         context = WorkerContext(
             number=slot.number,
+            logs=tuple(each.log_number for each in self._slots),
             preloaded=self._preloaded,
-            addresses=self._listening.addresses,
+            addresses=self._sockets.listening.addresses,
+            accepting=accepting,
+            waits=self._before is not None and not self._ready,
             private=self._private_addresses(),
-            listeners=self._listeners,
+            listeners=self._sockets.operators,
             channel=channel,
             counters=self._counters.row(slot.number),
             shared_calls=self._shared_calls,
@@ -282,30 +292,30 @@ class Supervisor:
         event_loop.run(serve())
 
     def _private_addresses(self) -> list[Address]:
-        health = self._health_address if self._health is not None else None
-        return [address for address in (health, self._console.address) if address is not None]
+        return [address for address in (self._sockets.health_address, self._console.address) if address is not None]
 
     def _wait(self) -> None:
         """Wait for a signal, a worker or a health connection, at most until something is due."""
         poll, now = select.poll(), time.monotonic()
-        poll.register(self._wakeup, select.POLLIN)
+        poll.register(self._signals, select.POLLIN)
         workers = [slot.worker for slot in self._slots if slot.worker is not None]
         for worker in workers:
             poll.register(worker.channel, select.POLLIN)
             poll.register(worker.pidfd, select.POLLIN)
-        for number, wanted in self._health.interests() if self._health is not None else ():
+        # Until this proxy serves, the one before it answers these.
+        for number, wanted in self._health.interests() if self._health and self._owns else ():
             poll.register(number, wanted)
-        for number in self._console.interests():
+        for number in (*self._console.interests(), *self._hand_over.interests()) if self._owns else ():
             poll.register(number, select.POLLIN)
         waits = [slot.due - now for slot in self._slots if slot.worker is None and self._stopping_since is None]
         for number, _ in poll.poll(1000 * max(0.0, min([TICK_SECONDS, *waits]))):
             self._attend(number, workers)
 
     def _attend(self, number: int, workers: list[WorkerProcess]) -> None:
-        if number == self._wakeup.fileno():
-            with contextlib.suppress(BlockingIOError):
-                self._wakeup.recv(4096)
-        elif (self._health is not None and self._health.attend(number)) or self._console.attend(number):
+        if number == self._signals.fileno():
+            self._signals.drain()
+        servers = (self._health, self._console, self._hand_over)
+        if any(server is not None and server.attend(number) for server in servers):
             return
         for worker in workers:
             if number == worker.pidfd:
@@ -343,11 +353,12 @@ class Supervisor:
 
     def _note(self, on_ready: Callable[[run_file.RunningProxy], None]) -> None:
         """Write the run file if it changed; call `on_ready` once, when all workers serve."""
-        if self._stopping_since is not None or not (self._ready or all(slot.serves for slot in self._slots)):
+        if self._stopping_since is not None or not (self._ready or self._all_serve()):
             return
-        running = self._running()
+        in_force = self._noted.policy_version if self._noted else self._preloaded.policy.current().version
+        running = self._running.take(self._started, in_force, self._console.url)
         if running != self._noted:
-            _log_policy(self._noted or running, running)
+            log_policy(self._noted or running, running)
             self._noted = running
             try:
                 run_file.write(self._settings.state_dir, running)
@@ -355,35 +366,31 @@ class Supervisor:
                 log.exception("cannot write the run file", error=str(error))
         if not self._ready:
             self._ready = True
+            tell_ready(os.environ)
             on_ready(running)
 
-    def _running(self) -> run_file.RunningProxy:
-        settings, reports = self._settings, self._health_report.reports()
-        versions = {report.policy_version for report in reports}
-        before = self._noted.policy_version if self._noted else self._preloaded.policy.current().version
-        return run_file.RunningProxy(
-            pid=os.getpid(),
-            listen=format_address(self._listening.addresses[0]),
-            mode=settings.mode,
-            ca=str(self._authority.certificate_file),
-            policy=str(settings.policy) if settings.policy_source == "file" else PUSHED,
-            profile=settings.profile,
-            # While workers reload one after the other, the policy before is the one that all of them had.
-            policy_version=versions.pop() if len(versions) == 1 else before,
-            started=self._started,
-            policy_problem=next((report.policy_problem for report in reports if report.policy_problem), None),
-            fleet_problem=next((report.fleet_problem for report in reports if report.fleet_problem), None),
-            operator_socket=str(self._listeners.path),
-            operator_listen=next(map(format_address, self._listeners.addresses), None),
-            health=format_address(self._health_address) if self._health is not None else None,
-            console=self._console.url,
-            workers=tuple(slot.note() for slot in self._slots),
-        )
+    def _all_serve(self) -> bool:
+        """Return whether all workers serve, and the sockets are this proxy's; take them over when it is time."""
+        workers = [slot.worker for slot in self._slots if slot.worker is not None]
+        if len(workers) == len(self._slots) and all(worker.prepared for worker in workers):
+            for worker in workers:
+                worker.go()
+        if not all(slot.serves for slot in self._slots):
+            return False
+        if self._before is not None:
+            self._own(self._before)
+        return True
 
+    def _own(self, before: TakeOver) -> None:
+        """Take over: the other proxy ends, and what both had is this one's alone."""
+        before.serves()
+        self._before = None
+        before.close()
+        self._sockets.settle()
+        self._lock.sign()
+        self._sockets.operators.handed_on = self._hand_over.handed_on = False
+        log.info("took over", pid=before.pid)
 
-def _log_policy(before: run_file.RunningProxy, now: run_file.RunningProxy) -> None:
-    """Log what became of a reload. Every worker reloads; one line says it."""
-    if now.policy_problem is not None and now.policy_problem != before.policy_problem:
-        log.error(describe_refusal(now.policy_problem))
-    elif (now.policy_version, now.policy_problem) != (before.policy_version, before.policy_problem):
-        log.info("policy in force", path=now.policy, version=now.policy_version)
+    @property
+    def _owns(self) -> bool:
+        return self._before is None

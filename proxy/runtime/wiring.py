@@ -41,12 +41,14 @@ from proxy.store.limit_store_sqlite import LIMITS_FILE, SqliteLimits
 from proxy.store.open_store import check_at_start, open_database, tell_of_changes
 from proxy.store.pin_files import PinFiles
 from proxy.store.proposal_store import Proposals
+from proxy.store.shared_calls import SharedCalls as LocalCalls
 from proxy.system.secret_files import read_or_make_key
 from proxy.twophase.keys import open_keys
 from proxy.wire.sse_ping_carrier import KEY_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
     from proxy.audit.local_log import LocalLog
     from proxy.config import Settings
@@ -62,10 +64,12 @@ if TYPE_CHECKING:
     from proxy.notify.notifier import Notifier
     from proxy.runtime.policy_follower import PolicyFollower
     from proxy.store.database import Database
+    from proxy.store.replica_calls import ReplicaCalls
     from proxy.twophase.sampler import Sampler
 
 log = structlog.get_logger("interlock.flows")
 READ_SECONDS = 1.0
+ASK_SECONDS = 2.0  # for what replicas share
 STORE_TRY_SECONDS = 4.0  # between two, and for each: so /readyz knows within 10 s
 SWEEP_SECONDS = 60.0
 
@@ -93,16 +97,17 @@ class Components:
         shared_calls: SharedCalls | None = None,
         console: str | None = None,
         counters: WorkerCounters | None = None,
+        logs: Sequence[int] = (1,),
     ) -> None:
         self._tools_changed = tools_changed
         self._on_reload = reloaded
         self._server = server
-        self._lead = lead
+        self.lead = lead
         self._settings = settings
         preloaded = preloaded or preload(settings)
         self.policy, self.masker = preloaded.policy, preloaded.masker
         self.policy.on_change = self._policy_reloaded
-        self.audit = AuditPipeline(settings, open_sink(), adopts_all=server is None)
+        self.audit = AuditPipeline(settings, open_sink(), adopts_all=server is None, logs=logs)
         self.sink = wrap_sink(self.audit.sink)
         self.pins = preloaded.fleet.pins() if preloaded.fleet else PinFiles(settings.state_dir)
         self.store_problem: str | None = None  # why calls of two-phase rules are refused, if so
@@ -131,7 +136,7 @@ class Components:
     def _open_fleet(self, settings: Settings, fleet: Fleet | None) -> FleetWatcher | None:
         if fleet is None:
             return None
-        speaks = self._lead and self._server is None
+        speaks = self.lead and self._server is None
         report = FleetReport(settings, fleet, lambda: self.policy.current().version, lambda: self.problem)
         # Policies that are pushed come to one replica after the other on purpose, and are verified when they come.
         from_files = settings.policy_source == "file"
@@ -162,7 +167,7 @@ class Components:
         if self.follower is not None:
             from proxy.runtime.pushed_start import follow  # noqa: PLC0415  for those who push
 
-            await follow(self._settings, self.follower, lead=self._lead)
+            await follow(self._settings, self.follower, lead=self.lead)
 
     @property
     def policy_problem(self) -> str | None:
@@ -232,7 +237,7 @@ class Components:
                 try:
                     async with asyncio.timeout(STORE_TRY_SECONDS):
                         await self.store.baseline("", "")  # what every proposal asks first
-                        if self._lead and self._counters is not None:
+                        if self.lead and self._counters is not None:
                             self._counters.set(WAITING, await self.store.waiting(time.time()))
                 except (StoreUnavailableError, TimeoutError) as error:
                     self.store_problem = str(error) or "no answer in time"
@@ -266,7 +271,7 @@ class Components:
         """Log which services rules ask that the settings do not name: calls that need them are refused."""
         known = self.services.names if self.services is not None else frozenset()
         for rule in self.policy.current().rules.values():
-            if self._lead and isinstance(rule, ExternalRule) and rule.service not in known:
+            if self.lead and isinstance(rule, ExternalRule) and rule.service not in known:
                 log.warning("a rule asks a service that the settings do not name", rule=rule.id, service=rule.service)
 
     def _policy_reloaded(self) -> None:
@@ -278,13 +283,13 @@ class Components:
     def _halts_changed(self, kind: str, halt: Halt) -> None:
         # Whoever halts through the API is recorded there. Of a signal or a file, only what comes of it can be.
         made_here = kind == "halted" and halt.origin in ("signal", "file")
-        if self._lead and (made_here or (kind == "resumed" and halt.origin == "file")):
+        if self.lead and (made_here or (kind == "resumed" and halt.origin == "file")):
             detail = {"halt_id": halt.halt_id, "why": halt.reason, "origin": halt.origin, "scope": halt.scope}
             self.sink.record_later(AuditEvent(event_id=new_id(), kind=kind, time=time.time(), detail=detail))
 
     def _approved(self, server: str) -> None:
         if self._server in (None, server):
-            if self._lead:
+            if self.lead:
                 event = AuditEvent(event_id=new_id(), kind="pins_approved", time=time.time(), server=server)
                 self.sink.record_later(event)
             self._tools_changed(server)
@@ -329,6 +334,28 @@ def open_operator_verifier(settings: Settings) -> OperatorVerifier | None:
 
     found = load_oidc(settings.console_oidc, settings.console_url)
     return OperatorVerifier(found) if found is not None else None
+
+
+def open_worker_calls(
+    settings: Settings, folder: Path | None, *, lead: bool = True
+) -> LocalCalls | ReplicaCalls | None:
+    """Return what a worker shares with the others: those of this machine, and of all replicas where there are some."""
+    if folder is None:
+        return None
+    near = LocalCalls(folder)
+    if not settings.postgres:
+        return near
+    from proxy.store.replica_calls import ReplicaCalls, replica_name  # noqa: PLC0415  for those who have Postgres
+
+    key = read_or_make_key(settings.state_dir / "keys" / "seal.key", KEY_BYTES)
+    return ReplicaCalls(
+        near,
+        lambda: open_database(settings.postgres, settings.state_dir, timeout=ASK_SECONDS, connections=2),
+        replica_name(settings.state_dir),
+        key,
+        noted=folder / "others",
+        lead=lead,
+    )
 
 
 def flow_key(settings: Settings, environ: Mapping[str, str]) -> bytes:

@@ -39,14 +39,15 @@ from proxy.errors import ConfigError
 from proxy.identity.ca import Authority
 from proxy.identity.token_file import AgentTokens
 from proxy.metrics.counters import CONNECTIONS, STREAMS, UNDER_WAY, CountingSink, WorkerCounters
-from proxy.runtime.wiring import Components, open_operator_verifier, open_verifier
-from proxy.runtime.worker_process import Channel, WorkerStatus
-from proxy.store.shared_calls import SharedCalls
+from proxy.runtime.wiring import Components, open_operator_verifier, open_verifier, open_worker_calls
+from proxy.runtime.worker_process import RETIRE_SIGNAL, Channel, WorkerStatus
+from proxy.system.listen_ports import listen_as
 from proxy.system.secret_files import read_or_make_key
 from proxy.twophase.review import ProposalReview
 from proxy.wire import sse_ping_carrier
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Sequence
     from pathlib import Path
 
@@ -62,6 +63,8 @@ log = structlog.get_logger("interlock")
 # default is 5 ms, and one call needs the loop about ten times.
 TURN_SECONDS = 0.0005
 TICK_SECONDS = 1.0
+LOOK_SECONDS = 0.05  # between two looks at whether connections are still open
+LAST_SECONDS = 1.0  # for what is under way when the time of a proxy that was taken over is up
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,7 @@ class WorkerContext:
     """What the supervisor gives a worker."""
 
     number: int  # from 1; a replacement has the number of the worker it replaces
+    logs: Sequence[int]  # the numbers of the local logs of all workers
     preloaded: Preloaded
     addresses: Sequence[Address]
     # Health and metrics. The egress guard denies these, and the admin API, to agents.
@@ -76,7 +80,9 @@ class WorkerContext:
     listeners: Listeners
     channel: Channel
     counters: WorkerCounters
-    shared_calls: Path | None = None  # set if there are several workers
+    accepting: Sequence[socket.socket] = ()  # what it accepts from; it opens sockets for the other addresses
+    waits: bool = False  # whether it serves only when the supervisor says so
+    shared_calls: Path | None = None
     console: str | None = None  # the URL of the console that this proxy serves
 
 
@@ -87,11 +93,12 @@ class Worker:
         self._settings = settings
         self._context = context
         self._stop = asyncio.Event()
+        self._retire = asyncio.Event()
         self.announcer = Announcer()
-        self.shared_calls = SharedCalls(context.shared_calls) if context.shared_calls is not None else None
+        self.shared_calls = open_worker_calls(settings, context.shared_calls, lead=context.number == 1)
         self.components = Components(
             settings,
-            lambda: open_daemon_log(settings, context.number),
+            lambda: open_daemon_log(settings, context.logs[context.number - 1]),
             self.announcer.tools_changed,
             self._report,
             preloaded=context.preloaded,
@@ -100,6 +107,7 @@ class Worker:
             shared_calls=self.shared_calls,
             console=context.console,
             counters=context.counters,
+            logs=context.logs,
         )
         self.policy, self.gate = self.components.policy, self.components.gate
         self.policy.quiet = True  # the supervisor speaks for all workers, once
@@ -129,6 +137,8 @@ class Worker:
         """Serve until stopped, then drain and write every event. Raises ConfigError if it cannot listen."""
         self._context.counters.begin()
         await self.components.check()
+        if self._context.waits:
+            await self._context.channel.wait_for_go()
         # First: its addresses must be known to the egress guard before an agent's request can aim at them.
         self.admin_api.start()
         sys.setswitchinterval(TURN_SECONDS)
@@ -140,12 +150,14 @@ class Worker:
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, self._stop.set)
             loop.add_signal_handler(signal.SIGHUP, self.policy.request_reload)
+            loop.add_signal_handler(RETIRE_SIGNAL, self._retire.set)
             self._report()
-            stopped = asyncio.create_task(self._stop.wait())
-            await asyncio.wait([serving, stopped, watching], return_when=asyncio.FIRST_COMPLETED)
-            if not self._stop.is_set():
+            told = [asyncio.create_task(event.wait()) for event in (self._stop, self._retire)]
+            await asyncio.wait([serving, watching, *told], return_when=asyncio.FIRST_COMPLETED)
+            if not self._stop.is_set() and not self._retire.is_set():
                 raise RuntimeError("a task that should never end has ended") from _why(serving, watching)
-            await self._drain()
+            seconds = await self._let_go() if self._retire.is_set() else self._settings.drain_timeout
+            await self._drain(seconds)
         finally:
             watching.cancel()
             with contextlib.suppress(asyncio.CancelledError, Exception):
@@ -197,12 +209,29 @@ class Worker:
             )
         )
 
-    async def _drain(self) -> None:
+    async def _let_go(self) -> float:
+        """Serve the connections that are open until their clients end them; another proxy accepts the new ones.
+
+        Return how long what is under way then may still take.
+        """
+        self.connections.retiring = True
+        self.components.lead = False
+        await self.master.addons.get("proxyserver").servers.update([])
+        await self.admin_api.stop()
+        try:
+            async with asyncio.timeout(self._settings.drain_timeout):
+                while self.connections.open_count and not self._stop.is_set():  # noqa: ASYNC110  mitmproxy counts them
+                    await asyncio.sleep(LOOK_SECONDS)
+        except TimeoutError:
+            log.info("closing the connections that are still open", count=self.connections.open_count)
+        return LAST_SECONDS if not self._stop.is_set() else self._settings.drain_timeout
+
+    async def _drain(self, seconds: float) -> None:
         # Order: refuse new requests, stop accepting connections, then wait for the calls in flight.
         self.connections.stopping = True
         self.components.two_phase.held.stop()
         await self.master.addons.get("proxyserver").servers.update([])
-        if not await self.connections.drained(self._settings.drain_timeout):
+        if not await self.connections.drained(seconds):
             log.warning("stopping with calls in flight", count=len(self.gate.in_flight))
 
     async def _shut_down(self, serving: asyncio.Task[None]) -> None:
@@ -215,13 +244,21 @@ class Worker:
         if self.shared_calls is not None:
             self.shared_calls.close()
 
+    def _open_sockets(self) -> list[socket.socket]:
+        """Open what this worker listens on; the supervisor gets it, too, for a proxy that takes over."""
+        sockets = listen_as(self._context.addresses, self._context.accepting)
+        for sock in self._context.accepting:
+            sock.close()
+        self._context.channel.hand_in(sockets)
+        return sockets
+
     def _master(self) -> InterlockMaster:
         settings = self._settings
         limits = _limits(settings)
         own = (*self._context.addresses, *self._context.private)
         seal_key = read_or_make_key(settings.state_dir / "keys" / "seal.key", sse_ping_carrier.KEY_BYTES)
         replacements = FAST if settings.fast else Replacements()
-        install(replacements, self._context.addresses)
+        install(replacements, self._open_sockets)
         with_lane = settings.fast and settings.fast_lane
         identity = Identity(
             AgentTokens(settings.state_dir),

@@ -5,6 +5,7 @@ A worker ends with its supervisor, however the supervisor ends. It reports its s
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -19,15 +20,17 @@ import structlog
 
 from proxy.errors import InterlockError
 from proxy.sandbox.process_reaper import PR_SET_PDEATHSIG, prctl
-from proxy.system import gc_tuning
+from proxy.system import gc_tuning, run_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 log = structlog.get_logger("interlock.workers")
 
 MAX_TEXT: Final = 8000
 MAX_REPORT: Final = 1 << 16
+MAX_SOCKETS: Final = 64
+RETIRE_SIGNAL: Final = signal.SIGUSR2
 FORWARDED_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -40,6 +43,28 @@ class WorkerStatus:
     log_problem: str | None = None
     store_problem: str | None = None
     fleet_problem: str | None = None
+
+
+class WorkerSlot:
+    """One worker number: the process that has it now, or when the next one is due."""
+
+    def __init__(self, number: int, log_number: int | None = None) -> None:
+        self.number = number
+        self.log_number = log_number or number
+        self.worker: WorkerProcess | None = None
+        self.due = 0.0
+        self.failures = 0
+        self.restarts = -1  # the first start makes it 0
+
+    @property
+    def serves(self) -> bool:
+        """Whether the worker reported that it is ready."""
+        return self.worker is not None and self.worker.report is not None
+
+    def note(self) -> run_file.RunningWorker:
+        pid, report = (self.worker.pid, self.worker.report) if self.worker else (0, None)
+        version = report.policy_version if report else None
+        return run_file.RunningWorker(self.number, pid, self.serves, max(0, self.restarts), version)
 
 
 class Channel:
@@ -58,9 +83,24 @@ class Channel:
     def fail(self, why: str) -> None:
         self._send({"failure": _short(why)})
 
-    def _send(self, value: dict[str, Any]) -> None:
+    def hand_in(self, sockets: Sequence[socket.socket]) -> None:
+        """Give the supervisor the sockets that this worker listens on, for a proxy that takes over."""
+        self._send({"listening": len(sockets)}, [sock.fileno() for sock in sockets])
+
+    async def wait_for_go(self) -> None:
+        """Tell that this worker could serve, and wait until it shall."""
+        loop, told = asyncio.get_running_loop(), asyncio.Event()
+        self._send({"prepared": True})
+        loop.add_reader(self._socket, told.set)
+        try:
+            await told.wait()
+        finally:
+            loop.remove_reader(self._socket)
+        self._socket.recv(MAX_REPORT, socket.MSG_DONTWAIT)
+
+    def _send(self, value: dict[str, Any], descriptors: Sequence[int] = ()) -> None:
         with contextlib.suppress(OSError):  # no supervisor: the kernel is about to kill this worker
-            self._socket.send(json.dumps(value).encode())
+            socket.send_fds(self._socket, [json.dumps(value).encode()], descriptors)
 
 
 class WorkerProcess:
@@ -74,17 +114,35 @@ class WorkerProcess:
         self.since = time.monotonic()
         self.report: WorkerStatus | None = None  # None until it serves
         self.failure: str | None = None
+        self.prepared = False  # whether it waits for `go`
+        self.listening: list[socket.socket] = []  # what it accepts from
 
     def receive(self) -> bool:
         """Read one message from the worker; return whether there was one."""
+        flags = socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC
         try:
-            message = json.loads(self.channel.recv(MAX_REPORT, socket.MSG_DONTWAIT) or b"{}")
+            data, descriptors, _, _ = socket.recv_fds(self.channel, MAX_REPORT, MAX_SOCKETS, flags)
+            message = json.loads(data or b"{}")
         except (OSError, ValueError):
             return False
+        self.listening += [socket.socket(fileno=number) for number in descriptors]
+        self.prepared = self.prepared or "prepared" in message
         if "report" in message:
             self.report = WorkerStatus(**message["report"])
         self.failure = message.get("failure", self.failure)
         return bool(message)
+
+    def go(self) -> None:
+        """Let a worker that is prepared serve."""
+        self.prepared = False
+        with contextlib.suppress(OSError):  # it has ended, which its pidfd tells
+            self.channel.send(b"go")
+
+    def close_inherited(self) -> None:
+        """Close, in another child, what belongs to this one."""
+        os.close(self.pidfd)
+        for sock in (self.channel, *self.listening):
+            sock.close()
 
     def send_signal(self, number: signal.Signals) -> None:
         # By pidfd, not by pid: the pid of a dead worker may already belong to another program.
@@ -97,8 +155,8 @@ class WorkerProcess:
         # The socket still holds what it sent before it died, such as the reason.
         while self.receive():
             pass
-        os.close(self.pidfd)
-        self.channel.close()
+        # At once: connections that the kernel puts into the queue of a worker that is gone would wait for nobody.
+        self.close_inherited()
         return code
 
 
@@ -138,6 +196,7 @@ def _run_worker(
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the policy reloader runs
+        signal.signal(RETIRE_SIGNAL, signal.SIG_IGN)  # until it serves
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         close_inherited()
         gc_tuning.share_one_arena()

@@ -38,11 +38,24 @@ PRUNE_EVERY: Final = 500
 BUSY_MS: Final = 2_000
 
 
-def make_shared_calls(state_dir: Path) -> Path:
-    """Make empty files, in place of any that were left; return their folder. Raises SharedCallsUnavailableError."""
-    folder = state_dir / FOLDER
+def open_shared_calls(state_dir: Path, handed: str | None = None) -> Path:
+    """Return the folder of what workers share: that of the proxy that this one takes over from, or a new one.
+
+    A new one is empty, in place of any that were left. Raises SharedCallsUnavailableError.
+    """
+    schema = (sql_dir() / "shared_calls.sql").read_bytes()
+    # Of another version, its tables may be others: then the two proxies share nothing while one of them drains.
+    name = f"{FOLDER}-{hashlib.sha256(schema).hexdigest()[:8]}"
+    folder = state_dir / name
+    return folder if handed == name and folder.is_dir() else make_shared_calls(folder, keep=handed)
+
+
+def make_shared_calls(folder: Path, keep: str | None = None) -> Path:
+    """Make empty files in a folder, and remove all others but one; return it. Raises SharedCallsUnavailableError."""
     try:
-        shutil.rmtree(folder, ignore_errors=True)
+        for left in folder.parent.glob(f"{FOLDER}*"):
+            if left.name != keep:
+                shutil.rmtree(left, ignore_errors=True)
         folder.mkdir(mode=0o700)
         (folder / "claims").touch(0o600)
         (folder / "calls.db").touch(0o600)
@@ -71,6 +84,11 @@ class SharedCalls:
         except (apsw.Error, OSError) as error:
             raise SharedCallsUnavailableError(f"what workers share cannot be read at {folder}: {error}") from error
 
+    spans_replicas = False  # replica_calls.py does
+
+    async def claim_afar(self, context: Context, message_id: MessageId) -> bool:  # noqa: ARG002
+        return True
+
     def claim(self, context: Context, message_id: MessageId) -> bool:
         """Claim an id of a session until `release` or the end of this worker; return whether no other worker has it."""
         try:
@@ -95,7 +113,7 @@ class SharedCalls:
         if self._posted % PRUNE_EVERY == 0:
             self._run(SQL["delete_old_calls"], MAX_CALLS)
 
-    def find(self, context: Context, message_id: MessageId) -> InFlightCall | None:
+    def find(self, context: Context, message_id: MessageId, *, near: bool = False) -> InFlightCall | None:  # noqa: ARG002
         rows = self._run(SQL["find_call"], context.server, context.session, _encode_id(message_id))
         return _read(rows)[0] if rows else None
 

@@ -10,6 +10,7 @@ import socket
 from typing import TYPE_CHECKING, Final
 
 from proxy.errors import ConfigError
+from proxy.system.handed_sockets import HandedSockets, listens, with_protocol
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,23 +23,50 @@ type Address = tuple[str, int]
 class ReservedPorts:
     """The addresses of one setting, reserved until `close`."""
 
-    def __init__(self, setting: str, host: str, port: int) -> None:
-        """Reserve the addresses. Raises ConfigError if they are in use or not allowed."""
-        self._sockets: list[socket.socket] = []
-        self.addresses: list[Address] = []
+    def __init__(
+        self,
+        setting: str,
+        host: str,
+        port: int,
+        handed: HandedSockets | None = None,
+        activated: Sequence[socket.socket] = (),
+    ) -> None:
+        """Reserve the addresses. Raises ConfigError if they are in use or not allowed.
+
+        `handed` may have sockets of the proxy that this one replaces; `activated` are a service manager's, which count
+        in place of the setting. All workers accept from those that listen.
+        """
+        handed = handed or HandedSockets()
+        before = handed.take_all(setting)
+        self._sockets: list[socket.socket] = [*activated, *(sock for sock in before if listens(sock))]
+        self.addresses: list[Address] = [sock.getsockname()[:2] for sock in self._sockets]
+        self.listening = tuple(self._sockets)
+        reserved = HandedSockets((setting, sock) for sock in before if sock not in self._sockets)
+        if not self._sockets:
+            self._reserve(setting, host, port, reserved)
+        reserved.close()
+
+    def _reserve(self, setting: str, host: str, port: int, handed: HandedSockets) -> None:
         try:
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
             for family, address in dict.fromkeys((each[0], (str(each[4][0]), port)) for each in found):
                 # A trial without SO_REUSEPORT: with it, two proxies of one user would silently share the port, and each
                 # would get half of the agents' connections.
-                if address[1]:
-                    _bound(family, address, shared=False).close()
                 chosen = port or (self.addresses[0][1] if self.addresses else 0)
-                self._sockets.append(_bound(family, (address[0], chosen), shared=True))
+                ours = handed.take(setting, (address[0], chosen))
+                if ours is None and address[1]:
+                    _bound(family, address, shared=False).close()
+                self._sockets.append(ours or _bound(family, (address[0], chosen), shared=True))
                 self.addresses.append(self._sockets[-1].getsockname()[:2])
         except OSError as error:
+            handed.close()
             self.close()
             raise unusable(setting, host, port, error) from error
+
+    @property
+    def sockets(self) -> Sequence[socket.socket]:
+        """What holds the addresses, for whoever takes over."""
+        return self._sockets
 
     def close(self) -> None:
         for sock in self._sockets:
@@ -54,6 +82,13 @@ def listen_shared(address: Address) -> socket.socket:
         sock.close()
         raise
     return sock
+
+
+def listen_as(addresses: Sequence[Address], inherited: Sequence[socket.socket]) -> list[socket.socket]:
+    """Return a worker's listening sockets: those that it inherited, and new ones for the other addresses."""
+    ours = [with_protocol(sock.dup()) for sock in inherited]
+    covered = {sock.getsockname()[:2] for sock in ours}
+    return [*ours, *(listen_shared(address) for address in addresses if tuple(address) not in covered)]
 
 
 def unusable(setting: str, host: str, port: int, error: OSError) -> ConfigError:

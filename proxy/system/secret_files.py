@@ -139,9 +139,16 @@ class SealedCache:
 class FolderLock:
     """Locks a folder for one process; the kernel releases it when the process ends, however it ends."""
 
-    def __init__(self, folder: Path) -> None:
-        """Lock the folder. Raises ConfigError if another process has it."""
+    def __init__(self, folder: Path, handed: int | None = None) -> None:
+        """Lock the folder. Raises ConfigError if another process has it.
+
+        `handed` is a descriptor of the lock, from the process that has it: the kernel releases a lock once every
+        process that was given it has closed it.
+        """
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if handed is not None:
+            self._file = os.fdopen(handed, "a+")
+            return
         self._file = (folder / "lock").open("a+")
         self._file.seek(0)
         try:
@@ -154,9 +161,16 @@ class FolderLock:
                 f"{f' (process {owner})' if owner.isdigit() else ''}; "
                 "stop it with `interlock stop`, or give this one its own folder with --state-dir"
             ) from None
+        self.sign()
+
+    def sign(self) -> None:
+        """Write down that this process has the lock."""
         self._file.truncate(0)
         self._file.write(str(os.getpid()))
         self._file.flush()
+
+    def fileno(self) -> int:
+        return self._file.fileno()
 
     def release(self) -> None:
         self._file.close()

@@ -104,6 +104,7 @@ FAIL = {
     "interlock fleet forget": ([ID], 1),
     "interlock fleet rekey": (["--new-key", "env:NO_KEY"], 1),
     "interlock join": ([], 1),
+    "interlock restart": (["--state-dir", "{folder}"], 1),
     "interlock up": (["--policy", "/nothing/there"], 1),
     "interlock run": (["--", "/nothing/there"], 127),
     "interlock injector": (["--template", "/no/there", "--certificate", "/no/there", "--key", "/no/there"], 1),

@@ -28,7 +28,7 @@ RUNNING = RunningProxy(1, "127.0.0.1:8080", "regular", "/s/ca/ca.pem", "p.yaml",
 
 
 def test_every_setting_has_its_flag() -> None:
-    assert set(inspect.signature(up).parameters) == {*Settings.model_fields, "config", "as_json"} - {
+    assert set(inspect.signature(up).parameters) == {*Settings.model_fields, "config", "as_json", "take_over"} - {
         "trace"
     }  # of `run` alone
 

@@ -24,6 +24,7 @@ class Seen:
     acknowledged: set[str] = field(default_factory=set)
     refused: int = 0
     unanswered: int = 0
+    unconnected: int = 0
     reasons: set[str] = field(default_factory=set)
 
 
@@ -53,18 +54,22 @@ class Load:
             try:
                 reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
             except OSError:
+                self._seen.unconnected += 1
                 await asyncio.sleep(PAUSE)
                 continue
             with contextlib.suppress(OSError, asyncio.IncompleteReadError, TimeoutError, ValueError):
-                while not self._stop.is_set():
-                    await asyncio.wait_for(self._call(reader, writer), ANSWER_LIMIT)
+                keeps = True
+                while keeps and not self._stop.is_set():
+                    keeps = await asyncio.wait_for(self._call(reader, writer), ANSWER_LIMIT)
             writer.close()
 
-    async def _call(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _call(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        """Make a call; return whether the connection stays open for another one."""
         mark = f"mark-{next(self._marks)}"
         self._seen.unanswered += 1
         writer.write(request(self._server_port, mark))
-        answer = json.loads(await _body(reader))
+        head, body = await _read(reader)
+        answer = json.loads(body)
         self._seen.unanswered -= 1
         result = answer.get("result", {})
         denial = result.get("_meta", {}).get("mcp-interlock/denial") or answer.get("error", {}).get("data")
@@ -74,6 +79,7 @@ class Load:
             self._seen.refused += 1
             self._seen.reasons.add((denial or {}).get("reason", "no reason"))
             await asyncio.sleep(PAUSE)
+        return "\r\nconnection: close\r\n" not in head
 
 
 def request(server_port: int, mark: str) -> bytes:
@@ -88,10 +94,10 @@ def request(server_port: int, mark: str) -> bytes:
     return head.encode() + body
 
 
-async def _body(reader: asyncio.StreamReader) -> bytes:
+async def _read(reader: asyncio.StreamReader) -> tuple[str, bytes]:
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
     length = next(line for line in head.split("\r\n") if line.startswith("content-length:"))
-    return await reader.readexactly(int(length.partition(":")[2]))
+    return head, await reader.readexactly(int(length.partition(":")[2]))
 
 
 def wait_until(holds: object, limit: float = 60.0) -> None:

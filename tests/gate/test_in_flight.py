@@ -10,7 +10,7 @@ import pytest
 from proxy.core.model import Call, Context, InFlightCall, Kind, Message
 from proxy.errors import SharedCallsUnavailableError
 from proxy.gate.in_flight import InFlightCalls, without_arguments
-from proxy.store.shared_calls import SharedCalls, make_shared_calls
+from proxy.store.shared_calls import SharedCalls, open_shared_calls
 from proxy.wire.a2a import is_rest
 from tests.support.gate_fixture import ALLOW, CONTEXT
 
@@ -139,7 +139,7 @@ def legacy(number: int) -> InFlightCall:
 
 
 def test_a_legacy_call_is_found_and_ended_once_by_whichever_worker(tmp_path: Path):
-    folder = make_shared_calls(tmp_path)
+    folder = open_shared_calls(tmp_path)
     first, second = InFlightCalls(shared_calls=SharedCalls(folder)), InFlightCalls(shared_calls=SharedCalls(folder))
     mine, kept = legacy(1), legacy(2)
     assert first.claim(mine.context, mine.message)
@@ -158,7 +158,7 @@ def test_a_legacy_call_is_found_and_ended_once_by_whichever_worker(tmp_path: Pat
 
 
 def test_a_worker_lets_go_of_what_another_has_ended(tmp_path: Path):
-    folder = make_shared_calls(tmp_path)
+    folder = open_shared_calls(tmp_path)
     first, second = InFlightCalls(shared_calls=SharedCalls(folder)), InFlightCalls(shared_calls=SharedCalls(folder))
     mine, ordinary = legacy(1), in_flight(2)
     first.add(mine)
@@ -175,7 +175,7 @@ def test_a_worker_lets_go_of_what_another_has_ended(tmp_path: Path):
 
 
 def test_a_board_that_cannot_be_used_refuses_calls_and_loses_no_ending(tmp_path: Path):
-    shared_calls = SharedCalls(make_shared_calls(tmp_path))
+    shared_calls = SharedCalls(open_shared_calls(tmp_path))
     in_flight_calls, mine = InFlightCalls(shared_calls=shared_calls), legacy(1)
     in_flight_calls.add(mine)
     shared_calls.close()

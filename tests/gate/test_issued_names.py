@@ -10,7 +10,7 @@ import pytest
 from proxy.core.model import Context, InFlightCall, Redaction
 from proxy.errors import SharedCallsUnavailableError
 from proxy.gate.issued_names import IssuedNames
-from proxy.store.shared_calls import SharedCalls, make_shared_calls
+from proxy.store.shared_calls import SharedCalls, open_shared_calls
 from tests.support.gate_fixture import ALLOW, CONTEXT, MASK, World, call
 
 OTHER = Redaction("cards", ("pii.card",), frozenset({"result"}))
@@ -47,7 +47,7 @@ async def test_past_the_bound_the_oldest_are_forgotten() -> None:
 
 
 async def test_other_workers_know_of_tasks_and_of_opaque_values(tmp_path: Path) -> None:
-    folder = make_shared_calls(tmp_path)
+    folder = open_shared_calls(tmp_path)
     mine, theirs = SharedCalls(folder), SharedCalls(folder)
     try:
         here, there = IssuedNames(mine), IssuedNames(theirs)
@@ -64,7 +64,7 @@ async def test_other_workers_know_of_tasks_and_of_opaque_values(tmp_path: Path) 
 
 
 async def test_no_call_of_a_client_can_stand_in_for_a_task(tmp_path: Path) -> None:
-    folder = make_shared_calls(tmp_path)
+    folder = open_shared_calls(tmp_path)
     shared = SharedCalls(folder)
     try:
         lax = await made_by(context=replace(CONTEXT, session="", transport="sse"))

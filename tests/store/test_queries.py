@@ -29,10 +29,19 @@ STORE = (
     "trail",
     "rollout",
 )  # SQL that both databases take
-SQLITE = (*STORE, "events_sqlite", "log", "shared_calls", "exported_events", "limits_sqlite", "clock_sqlite")
+SQLITE = (
+    *STORE,
+    "events_sqlite",
+    "log",
+    "log_sinks",
+    "shared_calls",
+    "exported_events",
+    "limits_sqlite",
+    "clock_sqlite",
+)
 POSTGRES = (
     *(*STORE, "events_postgres", "proposals_postgres", "migrations", "doctor"),
-    *("limits_postgres", "listen_postgres", "fleet", "clock_postgres"),
+    *("limits_postgres", "listen_postgres", "fleet", "clock_postgres", "replica_calls"),
 )
 # What the statements with parts are composed of, for each of their parts one that is well formed.
 PARTS = {

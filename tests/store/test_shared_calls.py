@@ -12,14 +12,14 @@ import pytest
 
 from proxy.errors import SharedCallsUnavailableError
 from proxy.store import shared_calls as module
-from proxy.store.shared_calls import SharedCalls, make_shared_calls
+from proxy.store.shared_calls import SharedCalls, open_shared_calls
 from tests.gate.test_in_flight_json import WHOLE
 from tests.support.gate_fixture import CONTEXT
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    return make_shared_calls(tmp_path)
+    return open_shared_calls(tmp_path)
 
 
 def test_an_id_that_another_process_claims_is_taken_until_that_ends(folder: Path) -> None:
@@ -111,7 +111,7 @@ def test_a_start_finds_empty_files_for_its_owner_alone(tmp_path: Path, folder: P
     shared_calls = SharedCalls(folder)
     shared_calls.post(WHOLE)
     shared_calls.close()
-    again = SharedCalls(make_shared_calls(tmp_path))
+    again = SharedCalls(open_shared_calls(tmp_path))
     assert again.find(WHOLE.context, "7") is None
     assert folder.stat().st_mode & 0o777 == 0o700
     again.close()
@@ -122,7 +122,7 @@ def test_files_that_are_broken_are_reported(tmp_path: Path, folder: Path) -> Non
         SharedCalls(tmp_path / "nowhere")
     (tmp_path / "file").touch()
     with pytest.raises(SharedCallsUnavailableError):
-        make_shared_calls(tmp_path / "file")
+        open_shared_calls(tmp_path / "file")
     shared_calls = SharedCalls(folder)
     shared_calls.post(WHOLE)
     shared_calls._run("UPDATE calls SET body = '{}'")

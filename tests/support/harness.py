@@ -239,6 +239,9 @@ class Interlock:
     stopped: bool = False
     database_url: str | None = None
     """The Postgres that it was started with."""
+    argv: Sequence[str] = ()
+    """What it was started with."""
+    env: dict[str, str] | None = None
 
     @property
     def port(self) -> int:
@@ -407,7 +410,9 @@ def start_interlock(
         interlock: Interlock | None = None
         try:
             run = _wait_for_run_file(process, state_dir / "run.json", stderr)
-            interlock = Interlock(process, state_dir, stderr, run, database_url=_database_url(flags))
+            interlock = Interlock(
+                process, state_dir, stderr, run, database_url=_database_url(flags), argv=argv, env=env
+            )
             yield interlock
         except BaseException:
             sys.stderr.write(f"--- interlock's stderr\n{stderr.read_text(errors='replace')[-20000:]}\n---\n")

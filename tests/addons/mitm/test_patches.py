@@ -33,7 +33,7 @@ from addons.mitm.fast.replacements import FAST
 from addons.mitm.http_connections import GuardedHttp1Client
 from addons.mitm.patches import MADE_FOR, Replacements, install
 from addons.mitm.pinned_dial import dial
-from proxy.system.listen_ports import ReservedPorts
+from proxy.system.listen_ports import ReservedPorts, listen_as
 
 # Of each function that ours stand in for, or lean on, the digest of its source.
 SOURCES = {
@@ -108,7 +108,7 @@ def test_mitmproxy_looks_up_what_is_replaced():
 
 @pytest.mark.parametrize("replacements", [Replacements(), FAST], ids=["plain", "fast"])
 def test_mitmproxy_uses_our_parts(replacements):
-    install(replacements, [])
+    install(replacements, list)
     assert server.asyncio.open_connection is dial
     assert server.asyncio.CancelledError is asyncio.CancelledError
     assert http_layers.Http1Client is replacements.http1_client
@@ -118,7 +118,7 @@ def test_mitmproxy_uses_our_parts(replacements):
 
 
 def test_nothing_of_fast_is_installed_with_the_switch_off():
-    install(Replacements(), [])
+    install(Replacements(), list)
     for owner, name in PATCHED:
         assert not getattr(getattr(owner, name), "__module__", "").startswith("addons.mitm.fast")
     for part in (getattr(Replacements(), name) for name in Replacements.__slots__):
@@ -139,12 +139,12 @@ def test_another_version_of_mitmproxy_is_refused(monkeypatch, other):
     assert version.VERSION == MADE_FOR
     monkeypatch.setattr(version, "VERSION", other)
     with pytest.raises(RuntimeError, match=other):
-        install(Replacements(), [])
+        install(Replacements(), list)
 
 
 async def test_every_tcp_mode_listens_on_the_reserved_addresses_with_nodelay() -> None:
     reserved = ReservedPorts("listen", "127.0.0.1", 0)
-    install(Replacements(), reserved.addresses)
+    install(Replacements(), lambda: listen_as(reserved.addresses, ()))
     nodelay: list[int] = []
 
     async def take(reader: Any, writer: asyncio.StreamWriter) -> None:
