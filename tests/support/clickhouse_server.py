@@ -22,7 +22,6 @@ from urllib.parse import parse_qs, urlsplit
 
 from tests.support.timeouts import PATIENCE
 
-
 # Settings that a client gives as parameters, and that are passed on with an INSERT.
 SETTINGS = ("async_insert", "throw_on_max_partitions_per_insert_block")
 
