@@ -23,6 +23,7 @@ LONGEST = (
     "test_shell_blocks.py",
     "bypass/test_bypass.py",
     "daemon/test_pins.py",
+    "daemon/test_rollout.py",
     "probe/test_probe.py",
     "stdio/test_runner.py",
     "test_container.py",

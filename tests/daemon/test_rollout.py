@@ -172,10 +172,9 @@ def test_concurrent_pushes_have_one_order_everywhere(fleet: Fleet) -> None:
     file.write_text(ALLOW)
     with ThreadPoolExecutor(3) as pool:
         ends = list(pool.map(lambda _: fleet.operator.run("push", str(file), "--force", "--wait", "0"), range(3)))
-    codes = sorted(end.returncode for end in ends)
     # Each either has a number of its own or is told that somebody else was first.
     assert all("meanwhile" in end.stderr for end in ends if end.returncode == 1), [end.stderr for end in ends]
-    assert codes[0] in (0, 3)
+    assert any(end.returncode in (0, 3) for end in ends)  # 3: a replica had not said yet that it follows
     made = fleet.operator.push(DENY)
     assert {one["version"] for one in made["replicas"]} == {made["stable"]}
 
