@@ -107,7 +107,7 @@ class Supervisor:
         self._closing.callback(self._lock.release)
         run_file.clear(settings.state_dir)
         # Before the fork: what is loaded now is in memory once, and all workers present certificates of one CA.
-        self._preloaded = preload(settings)
+        self._preloaded = preload(settings, whole=True)
         event_loop.loop_factory()
         self._authority = Authority(settings.state_dir)
         self._authority.ensure()
