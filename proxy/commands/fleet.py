@@ -100,7 +100,7 @@ def rekey(
 ) -> None:
     """Seal the fleet's keys with another key-encryption key. The keys themselves stay.
 
-    Replicas go on serving and say in /readyz that they need the new key; give it to them and start them again.
+    Replicas that run go on, and need the new key at their next start.
     """
     if settings.postgres is None:
         raise ConfigError("a fleet shares a Postgres; set database_url, or give --database-url")

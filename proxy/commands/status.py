@@ -14,12 +14,14 @@ from proxy.commands.options import AsJson, ConfigFile, StateDir, state_folder
 from proxy.commands.terminal import count, print_json_lines, print_pairs, printable, printable_lines, stdout_console
 from proxy.commands.time_format import format_time
 from proxy.confine.kernel_settings import with_settings
+from proxy.fleet.membership import MembershipFile
 from proxy.sandbox.kernel_support import find_support
 from proxy.system import run_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from proxy.fleet.membership import Membership
     from proxy.system.run_file import RunningProxy
 
 EPILOG = "Example:  interlock status --json"
@@ -36,12 +38,14 @@ def status(state_dir: StateDir = None, config: ConfigFile = None, as_json: AsJso
     """
     folder = state_folder(state_dir, config)
     running, audit = run_file.read(folder), read_backlog(folder, time.time())
+    member = MembershipFile(folder).read()
     if as_json:
         report = {"running": running is not None, **(asdict(running) if running else {}), "audit": asdict(audit)}
         report["sandboxes"] = asdict(find_support())
+        report["fleet"] = {"fleet_id": member.fleet_id, "replica_id": member.replica_id} if member else None
         print_json_lines([report])
     else:
-        _show(running, audit, printable(folder))
+        _show(running, audit, member, printable(folder))
     # A script that deploys a policy must see that it did not take effect.
     raise typer.Exit(0 if running is not None and running.policy_problem is None else 1)
 
@@ -51,7 +55,7 @@ def _sandboxes() -> str:
     return str(support) if support.namespaces else with_settings(str(support))
 
 
-def _show(running: RunningProxy | None, audit: Backlog, folder: str) -> None:
+def _show(running: RunningProxy | None, audit: Backlog, member: Membership | None, folder: str) -> None:
     if running is None:
         typer.echo(f"No proxy runs on {folder}. Start one with `interlock up`, or give --state-dir.")
     else:
@@ -59,6 +63,7 @@ def _show(running: RunningProxy | None, audit: Backlog, folder: str) -> None:
     facts = _facts(running) if running is not None else []
     facts += [("audit", _backlog(audit)), *((f"sink {one.name}", _sink(one)) for one in audit.sinks)]
     facts.append(("sandboxes", _sandboxes()))
+    facts += [("fleet", f"{member.fleet_id}, as replica {member.replica_id}")] if member is not None else []
     print_pairs((name, printable(value)) for name, value in facts)
     console = stdout_console()
     for title, problem in _problems(running, audit):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 import time
 from typing import TYPE_CHECKING, Any
@@ -11,11 +12,11 @@ from proxy.audit.event import CallRecord, Filter
 from proxy.audit.reader import open_audit
 from proxy.doctor.findings import CheckResult, fail, ok
 from proxy.doctor.mcp_server import TOOL, DoctorServer
-from proxy.store.pin_files import PinFiles
+from proxy.errors import PinsUnavailableError
+from proxy.fleet.open_state import open_pins
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from proxy.config import Settings
 
@@ -33,7 +34,7 @@ def way_through(settings: Settings, agent: str, call: CallTool) -> Iterator[Chec
         try:
             refused = call(server.url, TOOL, {"mark": mark})
         finally:
-            _forget(settings.state_dir, server.address)
+            _forget(settings, server.address)
         arrived = server.called_with.count(mark)
     record = asyncio.run(_record(settings, agent, began - SLACK_SECONDS, mark))
     yield judge(record, arrived, refused=refused)
@@ -53,11 +54,12 @@ def judge(record: CallRecord | None, arrived: int, *, refused: bool) -> CheckRes
     return ok("mcp call", f"a call through the proxy was decided: {decided}; recorded as {record.call_id}; it {how}")
 
 
-def _forget(state_dir: Path, server: str) -> None:
+def _forget(settings: Settings, server: str) -> None:
     # Interlock pins what a server says of itself. Ours has another port, and so another name, each time.
-    pins = PinFiles(state_dir)
+    pins = open_pins(settings)
     if pins.read(server) is not None:
-        pins.update(server, lambda _: None)
+        with contextlib.suppress(PinsUnavailableError):  # in a fleet, a proxy's login may not
+            pins.forget(server)
 
 
 async def _record(settings: Settings, agent: str, since: float, mark: str) -> CallRecord | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Final
 
 from proxy.errors import ConfigError, InterlockError, PinsUnavailableError, StoreForbiddenError, StoreUnavailableError
 from proxy.fleet.sealing import SealError
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     type Change = Callable[[ServerPins | None], ServerPins | None]
 
 
+REST: Final = 3.0  # how many times as long as a vain question took nothing is asked
+
+
 class SharedPins(PinFiles):
     """The `tool_pins.PinStore` of a replica. What changes nothing asks nobody; what does is refused without the store.
 
@@ -31,6 +35,7 @@ class SharedPins(PinFiles):
         super().__init__(state.mirror.state_dir)
         self._state = state
         self._bridge = bridge
+        self._rest_until = 0.0
 
     def update(self, server: str, change: Change) -> ServerPins | None:
         known = self._read(server)
@@ -59,6 +64,12 @@ class SharedPins(PinFiles):
             raise PinsUnavailableError(f"the pins that replicas share cannot be read: {error}") from error
 
     def _share(self, server: str, change: Change) -> ServerPins | None:
+        began = time.monotonic()
+        if began < self._rest_until:
+            raise PinsUnavailableError(
+                "the pins that replicas share cannot be changed: the store did not answer just now"
+            )
+        self.check_room(server)  # before the store has it: all replicas have to take it over
         attempt = _Attempt(self._state, server, change)
         try:
             row = self._bridge.run(lambda store: store.change_pins(file_stem(server), attempt))
@@ -67,6 +78,8 @@ class SharedPins(PinFiles):
                 f"this database login may not approve pins: {error}; use one in the role interlock_admin"
             ) from error
         except StoreUnavailableError as error:
+            # Whoever waits here holds up a worker: a server that changes all the time must not do so all the time.
+            self._rest_until = time.monotonic() + REST * (time.monotonic() - began)
             raise PinsUnavailableError(f"the pins that replicas share cannot be changed: {error}") from error
         if attempt.failed is not None:
             raise attempt.failed

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, Final
 from proxy.errors import ConfigError, PinsUnavailableError
 from proxy.fleet import sealing
 from proxy.fleet.membership import MembershipFile
-from proxy.fleet.mirror import STATE, Mirror
+from proxy.fleet.mirror import LISTS, SECRETS, STATE, Mirror
 from proxy.fleet.sealing import SealError
 from proxy.gate.tool_pins import Pin, ServerPins, from_json, to_json
 from proxy.identity.token_file import parse_entries
 from proxy.store.fleet_store import DocumentRow, PinsRow
-from proxy.store.pin_files import PinFiles, file_stem
+from proxy.store.pin_files import MAX_BYTES, PinFiles, file_stem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from proxy.config import Settings
     from proxy.fleet.key_encryption_key import KeyEncryptionKey
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 SECRET: Final = "secret:"  # noqa: S105  how the names of rows begin
 LIST: Final = "list:"
 PINS: Final = "pins:"
+FEW: Final = 16  # rows that are asked for one by one
 
 
 class SharedState:
@@ -89,19 +90,23 @@ class SharedState:
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise SealError(f"the shared pins {row.name} cannot be read: {error}") from error
         # What the database guards must be what the pins say: else a proxy could tell it one thing, and us another.
-        if (row.name, row.approvals, row.listing, dict(row.marks)) != (file_stem(server), *_summary(pins)):
+        if (row.name, row.approvals, row.listing, row.marks) != (file_stem(server), *_summary(pins)):
             raise SealError(f"the shared pins of {server!r} do not say what the columns beside them say")
         return server, pins
 
     def seal_pins(self, server: str, pins: ServerPins | None, generation: int) -> PinsRow:
         name = file_stem(server)
         body = json.dumps({"server": server, **(to_json(pins) if pins else {"forgotten": True})}).encode()
+        if len(body) > MAX_BYTES:
+            raise PinsUnavailableError(f"a server's pins would take more than {MAX_BYTES} bytes")
         seal = sealing.authenticate(self.state_key, self.fleet_id, PINS + name, generation, body)
         return PinsRow(name, generation, *_summary(pins), body, seal)
 
     def take_document(self, row: DocumentRow) -> None:
         """Put a document into the mirror, unless a newer one is known. Raises SealError for one that is not ours."""
         kind, _, name = row.name.partition(":")
+        if name not in {"secret": SECRETS, "list": LISTS}.get(kind, ()):
+            return  # a newer version's
         data = self.open_secret(row) if kind == "secret" else row.body
         if kind == "list":
             self.open_list(row)
@@ -131,37 +136,56 @@ class SharedState:
         if fleet is None or fleet.fleet_id != self.fleet_id:
             there = f"the fleet {fleet.fleet_id}" if fleet else "no fleet"
             return [f"this replica belongs to the fleet {self.fleet_id}, and the database has {there}"]
-        other_key = list(self._other_key(fleet.kek_id))
+        other_key = [] if self.kek is None else await self._other_key(store, fleet.kek_id, everything=everything)
         theirs, known = await store.generations(), self.membership.read()
         ours = known.generations if known else {}
         problems = [*other_key, *_lost(theirs, ours)]
         newer = [name for name, number in theirs.items() if everything or number > ours.get(name, 0)]
+        # All in two questions where there are many.
+        rows: dict[str, DocumentRow | PinsRow] = {}
+        if len(newer) > FEW:
+            rows = {row.name: row for row in await store.documents()}
+            rows |= {PINS + row.name: row for row in await store.pins()}
         # First the key that lists and pins are checked with.
         for name in sorted(newer, key=lambda name: (name != SECRET + STATE, name)):
-            if theirs[name] < ours.get(name, 0) or (other_key and name.startswith(SECRET)):
+            if theirs[name] < ours.get(name, 0) or (name.startswith(SECRET) and not self._opens(fleet.kek_id)):
                 continue
             try:
-                await self._take(store, name)
+                await self._take(store, name, rows)
             except (SealError, PinsUnavailableError, OSError) as error:
                 problems.append(str(error))
         return problems
 
-    async def _take(self, store: FleetStore, name: str) -> None:
-        if name.startswith(PINS):
-            pins = await store.server_pins(name.removeprefix(PINS))
-            if pins is not None:
-                self.take_pins(pins)
-            return
-        row = await store.document(name)
-        if row is not None and (self.kek is not None or not name.startswith(SECRET)):
+    async def _take(self, store: FleetStore, name: str, rows: Mapping[str, DocumentRow | PinsRow]) -> None:
+        row = rows.get(name)
+        if row is None and name.startswith(PINS):
+            row = await store.server_pins(name.removeprefix(PINS))
+        elif row is None:
+            row = await store.document(name)
+        if isinstance(row, PinsRow):
+            self.take_pins(row)
+        elif row is not None:
             self.take_document(row)
 
-    def _other_key(self, kek_id: str) -> Iterator[str]:
-        if self.kek is not None and kek_id != self.kek.key_id:
-            yield (
-                f"the fleet's keys are sealed with the key-encryption key {kek_id}, and this replica has "
-                f"{self.kek.key_id}; give it the right one and start it again"
-            )
+    def _opens(self, kek_id: str) -> bool:
+        return self.kek is not None and self.kek.key_id == kek_id
+
+    async def _other_key(self, store: FleetStore, kek_id: str, *, everything: bool) -> list[str]:
+        """Say that the fleet's keys are sealed with another key, where that matters."""
+        if self._opens(kek_id):
+            return []
+        ours = self.mirror.key_ids()
+        theirs = {row.name.removeprefix(SECRET): row.key_id for row in await store.documents() if _is_secret(row)}
+        # The same keys sealed anew: a replica that runs goes on, until it is given the new key at its next start.
+        if not everything and all(theirs.get(name) == key_id for name, key_id in ours.items()):
+            return []
+        own = self.kek.key_id if self.kek else "none"
+        told = f"the fleet's keys are sealed with the key-encryption key {kek_id}, and this replica has {own}"
+        return [f"{told}; give it the right one and start it again"]
+
+
+def _is_secret(row: DocumentRow) -> bool:
+    return row.name.startswith(SECRET)
 
 
 def _lost(theirs: dict[str, int], ours: Any) -> Iterator[str]:

@@ -19,18 +19,19 @@ if TYPE_CHECKING:
 log = structlog.get_logger("interlock.fleet")
 
 
-def start_fleet(settings: Settings, environ: Mapping[str, str]) -> Fleet | None:
+def start_fleet(settings: Settings, environ: Mapping[str, str], *, whole: bool = True) -> Fleet | None:
     """Return the fleet that this proxy is a replica of, with its newest state in the folder; None where there is none.
 
     Raises ConfigError where the two cannot agree. A database that is away does not stop a replica that has joined:
-    what it knew last is in force.
+    what it knew last is in force. `whole`: also what should be known is read again, so that files that somebody changed
+    are mended.
     """
     fleet = find_fleet_with_key(settings, environ)
     if fleet is None:
         _check_alone(settings)
         return None
     try:
-        problems = fleet.bridge.run(lambda store: fleet.state.catch_up(store, everything=True))
+        problems = fleet.bridge.run(lambda store: fleet.state.catch_up(store, everything=whole))
     except SchemaError as error:
         raise ConfigError(f"this replica cannot join its fleet: {error}") from error
     except StoreUnavailableError as error:

@@ -34,7 +34,7 @@ class FleetReport:
         self._policy = policy
         self._problem = problem
         self._started = time.time()
-        self._schema = len(migrations("postgres"))
+        self._schema = migrations("postgres")[-1].version
 
     def replica(self) -> Replica:
         """Return it. Raises ConfigError where the keys cannot be read."""

@@ -43,14 +43,14 @@ def open_masker(state_dir: Path) -> LiveMasker:
     return LiveMasker(key, cache=FileCache(state_dir / "cache"))
 
 
-def preload(settings: Settings, home: str | None = None) -> Preloaded:
+def preload(settings: Settings, home: str | None = None, *, whole: bool = False) -> Preloaded:
     """Load the policy, compile its detectors and read the SQL statements. Raises ConfigError or PolicyError.
 
-    `home` is the home of whoever runs the server, where it is known.
+    `home` is the home of whoever runs the server, where it is known. `whole`: all that a fleet shares is read anew.
     """
     Queries.load_all()
     # First: it brings the fleet's keys into the folder, which all that follows reads.
-    fleet = start_fleet(settings, os.environ)
+    fleet = start_fleet(settings, os.environ, whole=whole)
     masker, parsed = open_masker(settings.state_dir), policy_cache(settings)
     pushed = None
     if settings.policy_source == "pushed":

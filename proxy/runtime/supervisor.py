@@ -119,7 +119,7 @@ class Supervisor:
         logs = free_logs(settings.state_dir, settings.workers, before.logs if before is not None else ())
         self._slots += [WorkerSlot(number, log) for number, log in enumerate(logs, 1)]
         # Before the fork: what is loaded now is in memory once, and all workers present certificates of one CA.
-        self._preloaded = preload(settings)
+        self._preloaded = preload(settings, whole=True)
         event_loop.loop_factory()
         authority = Authority(settings.state_dir)
         authority.ensure()

@@ -67,8 +67,7 @@ class Schema:
     @property
     def newer(self) -> Sequence[Applied]:
         """Those that only a newer version knows."""
-        last = max((migration.version for migration in self.known), default=0)
-        return [applied for version, applied in self.applied.items() if version > last]
+        return [applied for version, applied in self.applied.items() if version > len(self.known)]
 
     def problem(self) -> str | None:
         """Return why this version cannot use the database and what to do; None where it can."""
@@ -87,16 +86,14 @@ def migrations(database: Literal["postgres", "sqlite"]) -> tuple[Migration, ...]
 
 
 def read_migrations(folder: Path) -> tuple[Migration, ...]:
-    """Return the migrations in a folder, in order. Raises ValueError where two have one number, or one has none."""
-    found: dict[int, Migration] = {}
-    for file in sorted(folder.glob("*.sql")):
+    """Return the migrations in a folder, in order. Raises ValueError where they are not numbered from 1, one by one."""
+    found = []
+    for number, file in enumerate(sorted(folder.glob("*.sql")), start=1):
         match = _NAME.fullmatch(file.name)
-        number = int(match[1]) if match is not None else 0
-        if match is None or number in found or number < 1:
-            raise ValueError(f"{file} is not {max(found, default=0) + 1:04}_name.sql")
-        # A gap is a migration that another branch brings: it is applied when it is there.
-        found[number] = Migration(number, match[2], file.read_text())
-    return tuple(found.values())
+        if match is None or int(match[1]) != number:
+            raise ValueError(f"{file} is not {number:04}_name.sql")
+        found.append(Migration(number, match[2], file.read_text()))
+    return tuple(found)
 
 
 async def read_schema(connection: Link) -> Schema:

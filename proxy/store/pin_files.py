@@ -130,9 +130,11 @@ class PinFiles:
 
     def put(self, server: str, pins: ServerPins | None) -> None:
         """Replace a server's pins, whatever they were: those that replicas share are put here."""
+        if self._read(server) == pins:
+            return
         try:
             with self._lock():
-                self._replace(server, lambda _: pins)
+                self._write(server, pins)
         except OSError as error:
             raise PinsUnavailableError(f"pins cannot be written in {self.folder}: {error.strerror}") from error
 
@@ -145,19 +147,28 @@ class PinFiles:
         return {entry[0]: entry[1].approvals for entry in found if entry is not None}
 
     def _replace(self, server: str, change: Callable[[ServerPins | None], ServerPins | None]) -> ServerPins | None:
-        file, known = self._file(server), self._read(server)  # again, now under the lock
+        known = self._read(server)  # again, now under the lock
         pins = change(known)
+        if pins is not known:
+            if pins is not None:
+                self.check_room(server)
+            self._write(server, pins)
+        return pins
+
+    def check_room(self, server: str) -> None:
+        """Raise PinsUnavailableError where a server is one too many."""
+        if not self._file(server).exists() and sum(1 for _ in self.folder.glob("*.json")) >= MAX_SERVERS:
+            raise PinsUnavailableError(f"more than {MAX_SERVERS} servers have pins; `interlock pins forget` some")
+
+    def _write(self, server: str, pins: ServerPins | None) -> None:
         if pins is None:
-            file.unlink(missing_ok=True)
-        elif pins is not known:
+            self._file(server).unlink(missing_ok=True)
+        else:
             data = json.dumps({"server": server, **to_json(pins)}).encode()
             if len(data) > MAX_BYTES:
                 raise PinsUnavailableError(f"a server's pins would take more than {MAX_BYTES} bytes")
-            if not file.exists() and sum(1 for _ in self.folder.glob("*.json")) >= MAX_SERVERS:
-                raise PinsUnavailableError(f"more than {MAX_SERVERS} servers have pins; `interlock pins forget` some")
-            write_private(file, data)
+            write_private(self._file(server), data)
         self._looks.pop(server, None)
-        return pins
 
     def _load(self, file: Path) -> tuple[str, ServerPins] | None:
         try:

@@ -39,7 +39,7 @@ CREATE TABLE shared_pins (
     generation bigint NOT NULL CHECK (generation > 0),
     approvals  bigint NOT NULL,
     listing    boolean NOT NULL,
-    marks      jsonb NOT NULL,
+    marks      jsonb NOT NULL CHECK (jsonb_typeof(marks) = 'object'),
     body       bytea NOT NULL,
     seal       bytea NOT NULL,
     changed_at timestamptz NOT NULL DEFAULT now()

@@ -32,6 +32,7 @@ def test_a_running_proxy_is_described(interlock: Interlock):
     assert code == 0
     assert run.pop("audit") == {"events": 0, "lag_seconds": None, "rejected": 0, "problems": [], "sinks": []}
     assert run.pop("sandboxes") == asdict(find_support())
+    assert run.pop("fleet") is None
     assert run == {"running": True, **interlock.run, "policy_problem": None}
     shown = interlock.cli("status")
     assert shown.returncode == 0

@@ -10,7 +10,7 @@ from proxy.core.approvals import Role
 from proxy.errors import ConfigError
 from proxy.fleet.open_state import open_tokens
 from proxy.identity.token_file import AgentTokens, OperatorTokens
-from tests.support.fleet_fixture import FleetWorld
+from tests.support.fleet_fixture import FleetWorld, listed
 from tests.support.postgres import Postgres
 
 
@@ -90,3 +90,21 @@ def test_without_the_store_nothing_is_changed(fleet: FleetWorld) -> None:
     with pytest.raises(ConfigError, match="cannot be changed now"):
         open_tokens(AgentTokens, away).add("bot")
     assert open_tokens(AgentTokens, away).names() == {}
+
+
+def test_an_administrators_login_changes_agents_pins_and_keys(fleet: FleetWorld, postgres: Postgres) -> None:
+    postgres.psql(
+        "DO $$ BEGIN CREATE ROLE fleet_admin LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$; "
+        "GRANT interlock_admin TO fleet_admin"
+    )
+    admin = fleet.url.replace("postgres@", "fleet_admin@")
+    token = open_tokens(AgentTokens, fleet.settings("b", admin)).add("bot")
+    assert open_tokens(AgentTokens, fleet.settings("a")).holder(token) == "bot"
+    pins = fleet.open("b", admin).pins()
+    for text in ("one", "two"):
+        pins.update("s", lambda known, text=text: listed(known, ("t", text)))
+    pins.approve("s", "t", None, 1_763_000_000.0)
+    pins.forget("s")
+    for statement in ("DELETE FROM shared_documents", "DROP TABLE shared_pins", "DELETE FROM shared_pins"):
+        with pytest.raises(AssertionError, match=r"permission denied|must be owner"):
+            postgres.psql(statement, admin)

@@ -213,3 +213,26 @@ def test_an_older_row_that_was_put_back_is_not_believed(fleet: FleetWorld, postg
     postgres.psql("DELETE FROM shared_pins", fleet.url)
     with pytest.raises(PinsUnavailableError, match="older pins"):
         see(pins, HONEST, ("more", "M"))
+
+
+def test_a_server_too_many_is_refused_before_the_store_has_it(
+    fleet: FleetWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pins = fleet.open("a").pins()
+    monkeypatch.setattr("proxy.store.pin_files.MAX_SERVERS", 1)
+    see(pins, HONEST)
+    with pytest.raises(PinsUnavailableError, match="more than 1 servers"):
+        see(pins, HONEST, server="second.example")
+    assert see(pins, POISONED) is not None
+    assert fleet.open("b").refresh() is None
+
+
+def test_a_store_that_does_not_answer_is_not_asked_again_at_once(
+    fleet: FleetWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pins = fleet.open("a", fleet.url.replace("host=", "host=/nowhere")).pins()
+    monkeypatch.setattr("proxy.fleet.shared_pins.REST", 1000.0)
+    with pytest.raises(PinsUnavailableError, match="cannot be used"):
+        see(pins, HONEST)
+    with pytest.raises(PinsUnavailableError, match="did not answer just now"):
+        see(pins, HONEST)

@@ -17,7 +17,7 @@ def test_a_replica_says_how_it_is(tmp_path: Path, database_url: str, monkeypatch
     report = FleetReport(world.settings("a", workers=3), fleet, lambda: "policy-1", lambda: "a problem")
     said = report.replica()
     assert (said.replica_id, said.policy, said.problem, said.workers) == (made.replica_id, "policy-1", "a problem", 3)
-    assert (said.schema_version, said.waiting_events) == (len(migrations("postgres")), 0)
+    assert (said.schema_version, said.waiting_events) == (migrations("postgres")[-1].version, 0)
     # Keys from the environment are used in place of the shared ones, and so are what counts.
     monkeypatch.setenv(COMMIT_SECRET, "0123456789abcdef" * 4)
     assert report.replica().keys != said.keys
