@@ -85,6 +85,7 @@ injector*)
 "notify test"*) {command} "$@" || [ $? = 1 ] ;;  # nobody takes what the page's targets are sent
 "audit tail"*--follow* | "audit tail"*-f*) timeout --signal=INT 1 {command} "$@" || [ $? = 124 ] ;;
 --install-completion) exec env PYTHONPATH={repository} {python} -m proxy.cli "$@" ;;  # asks its parent for its shell
+"audit consume"*) ;;  # needs a NATS server: tests/commands/audit/test_consume.py has one
 "audit prune"*) echo y | real "$@" ;;
 stop*) real "$@" --state-dir "$(mktemp -d)" ;;  # the world's own is needed by later blocks
 "call "*) real "$@" || case $? in 3 | 4) ;; *) exit 1 ;; esac ;;  # 3: refused, 4: the stand-in has no such tool

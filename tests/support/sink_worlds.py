@@ -11,6 +11,7 @@ from typing import Any
 
 import duckdb
 import nats
+from nats.js.api import AckPolicy, ConsumerConfig
 
 from proxy.audit.event import LogEntry, link, start
 from proxy.sinks import clickhouse_sink, parquet_sink
@@ -83,7 +84,8 @@ class NatsWorld(SinkWorld):
             count = (await stream.stream_info(self.settings.stream)).state.messages
             found: list[tuple[bytes, dict[str, str]]] = []
             if count:
-                reader = await stream.pull_subscribe(self.settings.subject, stream=self.settings.stream)
+                config = ConsumerConfig(ack_policy=AckPolicy.NONE)  # else no more than 1000 are given
+                reader = await stream.pull_subscribe(self.settings.subject, stream=self.settings.stream, config=config)
                 while len(found) < count:
                     found += [(one.data, one.headers or {}) for one in await reader.fetch(1000, timeout=5)]
             return found
