@@ -342,7 +342,8 @@ def environment(extra: dict[str, str] | None = None) -> dict[str, str]:
     kept = {
         name: value
         for name, value in os.environ.items()
-        if name in ("INTERLOCK_FAST", "INTERLOCK_FAST_LANE") or not (name.startswith("INTERLOCK_") or name.lower().endswith("_proxy"))
+        if name in ("INTERLOCK_FAST", "INTERLOCK_FAST_LANE")
+        or not (name.startswith("INTERLOCK_") or name.lower().endswith("_proxy"))
     }
     return kept | {"PYTHONWARNINGS": "default", "NO_COLOR": "1"} | (extra or {})
 
