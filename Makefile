@@ -52,8 +52,12 @@ bypass: $(VENV)/.dev system-packages $(NODE) ## the whole bypass table: every se
 	TEST_WORKERS=2 BYPASS=full $(BIN)/python -m pytest tests/bypass/test_bypass.py $(ARGS)
 	BYPASS_WARM=1 BYPASS=full $(BIN)/python -m pytest tests/bypass/test_bypass.py $(ARGS)
 
+.PHONY: test-layers
+test-layers: $(VENV)/.dev system-packages $(NODE) ## acceptance and bypass tests without the fast lane: every call passes mitmproxy's layers
+	INTERLOCK_FAST_LANE=off $(BIN)/python -m pytest tests/acceptance tests/bypass $(ARGS)
+
 .PHONY: lane
-lane: $(VENV)/.dev ## made-up exchanges through the fast lane and without it, side by side; ARGS='--count 1000000' for a night, ARGS='--grammar 1000000' for its readers alone
+lane: $(VENV)/.dev ## made-up exchanges through the fast lane and without it, side by side; ARGS='--jobs 2 --count 1000000' for a night, ARGS='--grammar 1000000' for its readers alone
 	$(BIN)/python scripts/lane_fuzz.py $(ARGS)
 
 .PHONY: postgres-lines
@@ -134,7 +138,7 @@ $(AGENTDOJO)/.installed: requirements-agentdojo.lock | $(VENV)/.dev
 	touch $@
 
 .PHONY: bench
-bench: $(VENV)/.dev ## every workload beside every competitor, about 10 minutes; writes bench/results and docs/performance.md
+bench: $(VENV)/.dev ## every workload beside every competitor, under 10 minutes; writes bench/results and docs/performance.md
 	$(BIN)/python -m bench $(ARGS)
 
 .PHONY: bench-quick

@@ -1,7 +1,8 @@
 """What each replacement in addons/mitm/fast gains: `python -m bench.patches`.
 
 Every variant is a worker of its own that lacks one replacement; all are up at once. One client holds connections to
-all of them and makes short bursts of calls in turn, so that what else the machine does falls on all alike. All are
+all of them and makes short bursts of calls in turn, so that what else the machine does falls on all alike. The calls
+pass mitmproxy's layers, as what does not fit the fast lane does; with `--lane`, they take the lane. All are
 started anew several times: two processes of the same code differ by some percent, by how their memory happens to be
 laid out. Printed is how much more processor time a call takes without each replacement.
 
@@ -169,7 +170,9 @@ async def compare(variants: dict[str, Variant], calls: int, seconds: float) -> d
     return {name: used[name] / used[ALL] for name in variants if name != ALL}
 
 
-def start_and_compare(names: Iterable[str], calls: int, seconds: float, *, fresh: bool) -> dict[str, float]:
+def start_and_compare(
+    names: Iterable[str], calls: int, seconds: float, *, fresh: bool, lane: bool = False
+) -> dict[str, float]:
     """Start the workers, and compare them."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -178,7 +181,9 @@ def start_and_compare(names: Iterable[str], calls: int, seconds: float, *, fresh
         variants = {}
         for name in names:
             os.environ[VARIANT] = name
-            running = stack.enter_context(Interlock(f"variant-{name}", module="bench.patches")(world, "tls"))
+            flags = () if lane else ("--no-fast-lane",)
+            interlock = Interlock(f"variant-{name}", module="bench.patches", flags=flags)
+            running = stack.enter_context(interlock(world, "tls"))
             spec = Spec(running.port, AUTHORITY.format(upstream.tls), "/small.json", tunnel=True, tls=True)
             variants[name] = Variant(running, dataclasses.replace(spec, fresh=fresh))
         return asyncio.run(compare(variants, calls, seconds))
@@ -189,6 +194,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="replacements to measure; all of them unless named")
     parser.add_argument("--fresh", action="store_true", help="a connection for each call")
+    parser.add_argument("--lane", action="store_true", help="calls that take the fast lane, where they may")
     parser.add_argument("--starts", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=30.0, help="after each start")
     parser.add_argument("--calls", type=int, default=0, help="in one burst")
@@ -196,7 +202,9 @@ def main() -> None:
     names = dict.fromkeys(asked.names or (FRESH if asked.fresh else KEPT))
     names |= dict.fromkeys([ALL, *(COMPARED_WITH[name] for name in names if name in COMPARED_WITH)])
     calls = asked.calls or (4 if asked.fresh else 2 * CONNECTIONS)
-    found = [start_and_compare(names, calls, asked.seconds, fresh=asked.fresh) for _ in range(asked.starts)]
+    found = [
+        start_and_compare(names, calls, asked.seconds, fresh=asked.fresh, lane=asked.lane) for _ in range(asked.starts)
+    ]
     for name in found[0]:
         taken = [ratios[name] / ratios.get(COMPARED_WITH.get(name, ""), 1.0) - 1 for ratios in found]
         spread = statistics.stdev(taken) / len(taken) ** 0.5 if len(taken) > 1 else 0.0

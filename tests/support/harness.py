@@ -339,12 +339,14 @@ def interlock_cli(
 def environment(extra: dict[str, str] | None = None) -> dict[str, str]:
     """Return the environment for an interlock process: none of the caller's own settings or proxies.
 
-    INTERLOCK_FAST is passed on: `make test-plain` runs every test without the replacements for speed.
+    Two of them are passed on: `make test-plain` runs every test without the replacements for speed, and
+    `make test-layers` some without the fast lane alone.
     """
     kept = {
         name: value
         for name, value in os.environ.items()
-        if name == "INTERLOCK_FAST" or not (name.startswith("INTERLOCK_") or name.lower().endswith("_proxy"))
+        if name in ("INTERLOCK_FAST", "INTERLOCK_FAST_LANE")
+        or not (name.startswith("INTERLOCK_") or name.lower().endswith("_proxy"))
     }
     return kept | {"PYTHONWARNINGS": "default", "NO_COLOR": "1"} | (extra or {})
 
