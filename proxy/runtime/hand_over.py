@@ -40,13 +40,14 @@ class _Peer:
     until: float
     challenge: str
     want: str = ""  # empty until it has proved itself
+    waits: bool = False  # whether its offer is still to come
 
 
 class HandOver:
     """Waits for a process that takes over. `offer` is asked for what to hand on; `done` is called when it is taken."""
 
     def __init__(
-        self, state_dir: Path, offer: Callable[[], Offer], done: Callable[[int], None], handed: HandedSockets
+        self, state_dir: Path, offer: Callable[[], Offer | None], done: Callable[[int], None], handed: HandedSockets
     ) -> None:
         """Listen, or go on with the socket that was handed on."""
         self._key = state_key(state_dir)
@@ -58,6 +59,11 @@ class HandOver:
         self._peers: dict[int, _Peer] = {}
         self._started: int | None = None  # the process that was started for `interlock restart`
         self.handed_on = False
+
+    @property
+    def under_way(self) -> bool:
+        """Whether a process is taking over. What this one opens now, the other would not get."""
+        return any(peer.want == "take_over" and not peer.waits for peer in self._peers.values())
 
     def interests(self) -> list[int]:
         """Return what the supervisor waits for."""
@@ -78,6 +84,8 @@ class HandOver:
         now = time.monotonic()
         for peer in [peer for peer in self._peers.values() if peer.until < now]:
             self._lose(peer, "it took too long")
+        for peer in [peer for peer in self._peers.values() if peer.waits]:
+            self._give(peer)
         if self._started is not None:
             pid, status = os.waitpid(self._started, os.WNOHANG)
             if pid:
@@ -152,6 +160,9 @@ class HandOver:
 
     def _give(self, peer: _Peer) -> None:
         offer = self._offer()
+        peer.waits = offer is None
+        if offer is None:  # a worker is being replaced: its queue has to be in the offer
+            return
         numbers = [*offer.descriptors, ("takeover", self.listener.fileno())]
         value = {
             "purposes": [name for name, _ in numbers],
