@@ -19,8 +19,9 @@ Examples:
 
 @takes(fleet_settings)
 def join(settings: Settings, as_json: AsJson = False) -> None:  # noqa: FBT002
-    """Make this machine a replica of the fleet in a Postgres: its keys, CA, agents, operators and pins come here.
+    """Make this machine a replica of the fleet in a Postgres.
 
+    The fleet's keys, CA, agents, operators and pins come here.
     The state folder must be empty, or a replica's of the same fleet already. Nothing is written if anything is wrong:
     another key-encryption key, another version's schema, a row that was changed, or a folder with other keys.
     """

@@ -145,7 +145,8 @@ def sqlite() -> dict[str, apsw.Connection]:
     limits.execute((sql_dir() / "limits.sql").read_text())
     log.execute((sql_dir() / "log.sql").read_text())
     shared.execute((sql_dir() / "shared_calls.sql").read_text())
-    return {"log": log, "shared_calls": shared, "exported_events": exported, "limits_sqlite": limits} | dict.fromkeys(
+    logs = {"log": log, "log_sinks": log}
+    return {**logs, "shared_calls": shared, "exported_events": exported, "limits_sqlite": limits} | dict.fromkeys(
         (*STORE, "events_sqlite", "clock_sqlite"), store
     )
 
