@@ -168,7 +168,7 @@ def test_both_stores_have_the_same_tables_views_and_columns(postgres: Postgres, 
     ours = {f"{name}|{row[1]}" for name in names for row in connection.execute(f"PRAGMA table_info({name})")}
     connection.close()
     # What is used of limits is in a file of its own on SQLite (sql/limits.sql): a call must not wait for the store's.
-    # What replicas share is in files where there is no Postgres to share. One machine's trail needs no sums by the hour.
+    # What replicas share is in files where there is no Postgres to share; one machine needs no sums by the hour.
     elsewhere = (
         "limit_",
         "event_counts",
