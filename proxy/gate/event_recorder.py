@@ -446,8 +446,9 @@ def _detail(state: CallState) -> JsonObject:
     # What the server says of the tool, where it says something: `audit replay` decides by it again.
     if state.call is not None and state.call.hints is not UNSAID and state.call.hints != UNSAID:
         detail["annotations"] = state.call.hints.data()
-    if (trace := trace_parent(state.message, state.context)) is not None:
-        detail["traceparent"] = trace
+    state.traceparent = trace_parent(state.message, state.context)
+    if state.traceparent is not None:
+        detail["traceparent"] = state.traceparent
     if state.context.sandbox is not None:
         detail["sandbox"] = state.context.sandbox
     if state.limits:

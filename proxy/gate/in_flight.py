@@ -13,7 +13,6 @@ import structlog
 
 from proxy.core.model import Call, Context, InFlightCall, JsonObject, Kind, Message, MessageId
 from proxy.errors import SharedCallsUnavailableError
-from proxy.gate.event_recorder import trace_parent
 from proxy.wire.jsonrpc import is_id
 
 if TYPE_CHECKING:
@@ -118,7 +117,7 @@ class InFlightCalls:
             now,
             commit=state.commit,
             charges=state.charges,
-            traceparent=trace_parent(state.message, state.context),
+            traceparent=state.traceparent,
         )
         if message.kind is not Kind.REQUEST:
             return in_flight, ()

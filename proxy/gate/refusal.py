@@ -66,6 +66,7 @@ class CallState:
     halted: str | None = None  # the halt that refuses it
     flows: FlowCheck | None = None  # what came before, where that matters
     external: Sequence[JsonObject] = ()  # what other services said of it
+    traceparent: str | None = None  # the trace that it belongs to, once its decision is recorded
 
     @property
     def method(self) -> str | None:

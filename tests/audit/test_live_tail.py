@@ -86,7 +86,7 @@ class Gone(Events):
 
     newest = of_writer
     prepare = prune = _insert = of_writer
-    _read = _like = _has_argument = lambda *_: None  # type: ignore[assignment]
+    _read = _like = _has_argument = _has_claim = lambda *_: None  # type: ignore[assignment]
 
 
 async def test_a_store_that_is_gone_hides_only_what_is_in_it(world: World) -> None:

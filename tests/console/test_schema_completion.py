@@ -14,7 +14,7 @@ def test_every_field_of_a_policy_file_is_there_with_its_description() -> None:
 
 
 def test_a_list_of_several_kinds_leads_to_all_of_them() -> None:
-    kinds = {"AllowRule", "DenyRule", "ObservedRule", "RedactRule", "TwoPhaseRule"}
+    kinds = {"AllowRule", "DenyRule", "ExternalRule", "ObservedRule", "RedactRule", "TwoPhaseRule"}
     assert set(TABLE["PolicyFile"]["rules"]["objects"]) == kinds
     assert {"All", "Condition"} <= set(TABLE["DenyRule"]["when"]["objects"])
 
