@@ -75,7 +75,7 @@ def status(settings: Settings, as_json: AsJson = False) -> None:  # noqa: FBT002
     raise typer.Exit(0 if all(_state(one) == "serves" for one in replicas) else 1)
 
 
-@app.command("forget", epilog="Example:  interlock fleet forget 3f1c9a7be2d40c55")
+@app.command("forget", epilog="Example:  interlock fleet forget web-2-3f1c9a7be2d4")
 @takes(fleet_settings)
 def forget(
     settings: Settings,

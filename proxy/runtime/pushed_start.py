@@ -18,7 +18,7 @@ from proxy.rollout.pushed_policy import PushedPolicy
 from proxy.rollout.release_file import ReleaseFile
 from proxy.runtime.policy_follower import ASK_SECONDS, PolicyFollower, ReleaseReader
 from proxy.store.open_store import open_database
-from proxy.store.rollout_store import CHANNEL, Rollout
+from proxy.store.rollout_store import Rollout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from proxy.core.interfaces import EventSink
     from proxy.policy.load import ParsedFiles
     from proxy.store.database import Database
+    from proxy.store.postgres_listen import PostgresListener
 
 log = structlog.get_logger("interlock.policy")
 
@@ -90,15 +91,8 @@ def open_follower(
     return PolicyFollower(reader, store, file, bounds, sink, in_force, keys)
 
 
-async def follow(settings: Settings, follower: PolicyFollower, *, lead: bool) -> None:
+async def follow(follower: PolicyFollower, listener: PostgresListener | None, *, lead: bool) -> None:
     """Follow the roll-out until cancelled: told by Postgres, or by looking at the file of this machine's store."""
-    if settings.postgres is None:
-        follower.leads = lambda: lead
-        await asyncio.gather(follower.follow(ASK_SECONDS if lead else None), follower.tend())
-        return
-    from proxy.store.postgres_listen import PostgresListener  # noqa: PLC0415  the driver is for those who have Postgres
-
-    turn = ReleaseFile(settings.state_dir).turn
-    listener = PostgresListener(settings.postgres, {CHANNEL: follower.tell}, follower.tell, turn=turn)
-    follower.leads = lambda: listener.ours
-    await asyncio.gather(listener.run(), follower.follow(), follower.tend())
+    follower.leads = (lambda: lead) if listener is None else (lambda: listener.ours)
+    ask_seconds = ASK_SECONDS if listener is None and lead else None
+    await asyncio.gather(follower.follow(ask_seconds), follower.tend())

@@ -13,7 +13,7 @@ from proxy.fleet.start import start_fleet
 from proxy.fleet.watcher import LIVE_SECONDS, Agreement, FleetWatcher, disagreement, keys_digest
 from proxy.identity.token_file import AgentTokens
 from proxy.store.fleet_store import CHANNEL, FleetStore, Replica
-from proxy.store.open_store import open_database, tell_of_changes
+from proxy.store.open_store import open_database, open_listener
 from tests.support.fleet_fixture import ENVIRON, FleetWorld
 from tests.support.postgres import Postgres
 from tests.support.timeouts import PATIENCE
@@ -36,7 +36,9 @@ async def watching(world: FleetWorld, name: str, *, told: bool = True) -> AsyncI
     watcher = FleetWatcher(fleet, FleetStore(database), lambda: replace(OWN, replica_id=fleet.replica_id))
     tasks = [asyncio.create_task(watcher.watch())]
     if told:
-        tasks.append(asyncio.create_task(tell_of_changes(world.url, {CHANNEL: watcher.tell})))
+        listener = open_listener(world.url, {CHANNEL: watcher.tell})
+        assert listener is not None
+        tasks.append(asyncio.create_task(listener.run()))
     yield watcher
     for task in tasks:
         task.cancel()
