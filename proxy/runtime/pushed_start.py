@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from proxy.errors import ConfigError, StoreUnavailableError
+from proxy.fleet.policy_keys import trusted_path
 from proxy.policy.reloader import PolicyFiles
 from proxy.redact import builtin
 from proxy.rollout.canary import Bounds
-from proxy.rollout.keys import default_trusted, trusted_keys
+from proxy.rollout.keys import trusted_keys
 from proxy.rollout.pushed_policy import PushedPolicy
 from proxy.rollout.release_file import ReleaseFile
 from proxy.runtime.policy_follower import ASK_SECONDS, PolicyFollower, ReleaseReader
@@ -37,7 +38,7 @@ START_SECONDS: Final = 5.0
 
 def keys_of(settings: Settings) -> Callable[[], Mapping[str, PublicKey]]:
     """Return what reads the keys that are trusted here: each time anew, so that a key can be added or taken away."""
-    return partial(trusted_keys, settings.policy_keys or default_trusted(settings.state_dir))
+    return partial(trusted_keys, trusted_path(settings))
 
 
 def open_pushed(settings: Settings, parsed: ParsedFiles | None, home: str | None) -> PushedPolicy:

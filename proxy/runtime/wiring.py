@@ -160,11 +160,11 @@ class Components:
         from proxy.runtime.policy_follower import TallySink  # noqa: PLC0415  for those who push
         from proxy.runtime.pushed_start import open_follower  # noqa: PLC0415
 
-        in_force = self.policy.current
-        follower = open_follower(
-            self._settings, self._database, preloaded.pushed, self.sink, lambda: in_force().version
-        )
+        where = (self._settings, self._database, preloaded.pushed, self.sink)
+        follower = open_follower(*where, lambda: self.policy.current().version)
         self.sink = TallySink(self.sink, follower.tally)
+        if self.fleet is not None:
+            self.fleet.changed = follower.tell  # a key that signed a step may be trusted since just now
         return follower
 
     async def _follow(self) -> None:

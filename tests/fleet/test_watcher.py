@@ -89,6 +89,14 @@ def test_who_comes_later_has_to_agree_with_those_before() -> None:
     assert disagreement(OWN, [replace(other, silent=LIVE_SECONDS)]) is None
 
 
+def test_a_replica_of_files_among_those_that_follow_pushed_policies_says_so_whichever_was_first() -> None:
+    follows = replace(OWN, policy="v3-" + "0" * 64)
+    for own in (replace(OLDER, policy="files"), replace(OWN, replica_id="newer", policy="files", started_at=9e9)):
+        assert "set policy_source: pushed" in (disagreement(own, [follows]) or "")
+        assert disagreement(own, [replace(follows, silent=LIVE_SECONDS)]) is None
+        assert disagreement(follows, [own], same_policy=False) is None
+
+
 def test_a_difference_counts_at_the_start_and_later_once_it_lasts() -> None:
     other = replace(OLDER, policy="another")
     agreement = Agreement(settle=20)
