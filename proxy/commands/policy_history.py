@@ -17,8 +17,8 @@ from proxy.commands.time_format import format_time
 from proxy.config import Settings
 from proxy.core.rollout import ReplicaState
 from proxy.errors import ConfigError
-from proxy.fleet.policy_keys import trust_key, trusted_path, untrust_key
-from proxy.rollout.keys import default_key_file, make_key, trusted_keys
+from proxy.fleet.policy_keys import read_trusted, trust_key, untrust_key
+from proxy.rollout.keys import default_key_file, make_key
 from proxy.rollout.publisher import SEEN_SECONDS, PastStep, Publisher
 from proxy.store.rollout_store import Rollout
 
@@ -118,13 +118,15 @@ def key(
         return
     typer.echo(made.key_id)
     print_note(f"Private: {printable(str(private))}. Public, for policy_keys: {printable(str(public or where))}.")
+    if where.suffix == ".json":
+        print_note("All replicas of the fleet trust it.")
 
 
 def _untrust(settings: Settings, key_id: str) -> None:
     """Take a key away. Raises ConfigError where replicas would then refuse, at their next start, what is in force."""
 
     async def signer() -> str | None:
-        async with opened(settings, trusted_keys(trusted_path(settings))) as (publisher, _):
+        async with opened(settings, read_trusted(settings)) as (publisher, _):
             past = (await publisher.head()).past
             return past.signed.key_id if past is not None else None
 

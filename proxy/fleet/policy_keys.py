@@ -14,9 +14,10 @@ from proxy.fleet.membership import MembershipFile
 from proxy.fleet.mirror import POLICY_KEYS, Mirror
 from proxy.fleet.open_state import find_fleet
 from proxy.fleet.shared_lists import SharedLists
-from proxy.rollout.keys import default_trusted, key_entry, trust
+from proxy.rollout.keys import default_trusted, key_entry, trust, trusted_keys
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from proxy.audit.signing_keys import PublicKey
@@ -33,6 +34,15 @@ def trusted_path(settings: Settings) -> Path:
     if MembershipFile(settings.state_dir).path.exists():
         return Mirror(settings).file(POLICY_KEYS)
     return default_trusted(settings.state_dir)
+
+
+def read_trusted(settings: Settings) -> Mapping[str, PublicKey]:
+    """Return the keys that count, as the fleet has them now where it answers. Raises ConfigError."""
+    fleet = find_fleet(settings) if settings.policy_keys is None else None
+    if fleet is not None:
+        fleet.refresh()
+        fleet.bridge.close()
+    return trusted_keys(trusted_path(settings))
 
 
 def trust_key(settings: Settings, key: PublicKey) -> Path:

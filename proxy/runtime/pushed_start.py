@@ -17,7 +17,7 @@ from proxy.rollout.canary import Bounds
 from proxy.rollout.keys import trusted_keys
 from proxy.rollout.pushed_policy import PushedPolicy
 from proxy.rollout.release_file import ReleaseFile
-from proxy.runtime.policy_follower import ASK_SECONDS, PolicyFollower, ReleaseReader
+from proxy.runtime.policy_follower import PolicyFollower, ReleaseReader
 from proxy.store.open_store import open_database
 from proxy.store.rollout_store import Rollout
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from proxy.core.interfaces import EventSink
     from proxy.policy.load import ParsedFiles
     from proxy.store.database import Database
-    from proxy.store.postgres_listen import PostgresListener
 
 log = structlog.get_logger("interlock.policy")
 
@@ -90,10 +89,3 @@ def open_follower(
     bounds = Bounds(settings.canary_window, settings.canary_calls, settings.canary_denials, settings.canary_errors)
     reader = ReleaseReader(store, file, keys, pushed)
     return PolicyFollower(reader, store, file, bounds, sink, in_force, keys)
-
-
-async def follow(follower: PolicyFollower, listener: PostgresListener | None, *, lead: bool) -> None:
-    """Follow the roll-out until cancelled: told by Postgres, or by looking at the file of this machine's store."""
-    follower.leads = (lambda: lead) if listener is None else (lambda: listener.ours)
-    ask_seconds = ASK_SECONDS if listener is None and lead else None
-    await asyncio.gather(follower.follow(ask_seconds), follower.tend())

@@ -115,6 +115,9 @@ class Components:
         self.pins = preloaded.fleet.pins() if preloaded.fleet else PinFiles(settings.state_dir)
         self.store_problem: str | None = None  # why calls of two-phase rules are refused, if so
         self._database = open_database(settings.postgres, settings.state_dir, connections=settings.database_connections)
+        # What asks all the time does so one after the other: else every worker would hold several connections.
+        upkeep = settings.postgres and open_database(settings.postgres, settings.state_dir, connections=1)
+        self._upkeep = upkeep or self._database
         self._counters = counters
         timed = self._database if counters is None else TimedDatabase(self._database, counters)
         self.store = Proposals(timed)
@@ -127,7 +130,7 @@ class Components:
         catalog = ToolCatalog(policy=self.policy.current, pins=self.pins)
         self.two_phase = self._open_two_phase(settings, catalog, settings.console_url or console)
         self.limits = CallLimits(open_limits(settings, timed))
-        self.halt_file, self.halt_store = HaltFile(settings.state_dir), Halts(timed)
+        self.halt_file, self.halt_store = HaltFile(settings.state_dir), Halts(self._upkeep)
         halts = read_halts(settings.state_dir)
         self.halt_watcher = HaltWatcher(halts, self.halt_file, self.halt_store, self._halts_changed)
         self._listener = self._open_listener()
@@ -144,7 +147,7 @@ class Components:
         report = FleetReport(settings, fleet, lambda: self.policy.current().version, lambda: self.problem)
         # Policies that are pushed come to one replica after the other on purpose, and are verified when they come.
         from_files = settings.policy_source == "file"
-        store = FleetStore(self._database)
+        store = FleetStore(self._upkeep)
         return FleetWatcher(fleet, store, report.replica if speaks else None, same_policy=from_files)
 
     @property
@@ -160,18 +163,12 @@ class Components:
         from proxy.runtime.policy_follower import TallySink  # noqa: PLC0415  for those who push
         from proxy.runtime.pushed_start import open_follower  # noqa: PLC0415
 
-        where = (self._settings, self._database, preloaded.pushed, self.sink)
+        where = (self._settings, self._upkeep, preloaded.pushed, self.sink)
         follower = open_follower(*where, lambda: self.policy.current().version)
         self.sink = TallySink(self.sink, follower.tally)
         if self.fleet is not None:
             self.fleet.changed = follower.tell  # a key that signed a step may be trusted since just now
         return follower
-
-    async def _follow(self) -> None:
-        if self.follower is not None:
-            from proxy.runtime.pushed_start import follow  # noqa: PLC0415  for those who push
-
-            await follow(self.follower, self._listener, lead=self.lead)
 
     @property
     def policy_problem(self) -> str | None:
@@ -222,7 +219,8 @@ class Components:
         halts = [self.halt_watcher.watch(), *([self._listener.run()] if self._listener is not None else [])]
         limits = self.limits.maintain_forever()
         fleet = [self.fleet.watch()] if self.fleet is not None else []
-        others = (limits, self._try_store(), self._follow())
+        follow = [self.follower.run(self._listener, lead=self.lead)] if self.follower is not None else []
+        others = (limits, self._try_store(), *follow)
         await asyncio.gather(self.policy.watch(), pins, *sweeps, *halts, *others, *notices, *fleet)
 
     def _open_listener(self) -> PostgresListener | None:
@@ -267,6 +265,7 @@ class Components:
         self.gate.close()
         await self.limits.close()
         await self.two_phase.close()
+        await self._upkeep.close()
         await self.marks.close()
         if self.services is not None:
             await self.services.close()

@@ -10,7 +10,7 @@ import pytest
 from proxy.config import Settings
 from proxy.errors import ConfigError
 from proxy.fleet.open_state import find_fleet
-from proxy.fleet.policy_keys import trust_key, trusted_path, untrust_key
+from proxy.fleet.policy_keys import read_trusted, trust_key, trusted_path, untrust_key
 from proxy.rollout.keys import default_trusted, trust, trusted_keys
 from tests.rollout.fixtures import OTHER, PUBLIC
 from tests.support.fleet_fixture import FleetWorld
@@ -49,6 +49,11 @@ def test_a_key_is_trusted_and_taken_away_everywhere(fleet: FleetWorld) -> None:
     assert trusted(here) == trusted(there) == set()
     with pytest.raises(ConfigError, match=PUBLIC.key_id):
         untrust_key(here, PUBLIC.key_id)
+
+
+def test_a_command_asks_the_fleet_for_keys_first(fleet: FleetWorld) -> None:
+    trust_key(fleet.settings("a"), PUBLIC)
+    assert set(read_trusted(fleet.settings("b"))) == {PUBLIC.key_id}
 
 
 def test_in_a_fleet_a_file_that_somebody_put_into_the_folder_counts_for_nothing(fleet: FleetWorld) -> None:
