@@ -97,7 +97,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "proxy.telemetry": ("proxy.audit.event", "proxy.sinks", "proxy.system", *CORE),
     "proxy.fleet": (
         *("proxy.store", "proxy.identity", "proxy.gate.tool_pins", "proxy.twophase.keys", "proxy.twophase.tokens"),
-        *("proxy.config", "proxy.system", *CORE),
+        *("proxy.config", "proxy.rollout.keys", "proxy.audit.signing_keys", "proxy.system", *CORE),
     ),
     "proxy.rollout": ("proxy.policy", "proxy.audit.signing_keys", "proxy.system", *CORE),
     "proxy.trace": ("proxy.sandbox", "proxy.egress.dns", *CORE),
@@ -114,7 +114,14 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "proxy.admin_api": ("proxy.twophase", "proxy.identity", "proxy.system", *CORE),
     "proxy.console": (
         *("proxy.admin_api", "proxy.audit", "proxy.config", "proxy.identity", "proxy.policy", "proxy.redact"),
-        *("proxy.fleet.open_state", "proxy.gate.tool_pins", "proxy.rollout", "proxy.store", "proxy.system"),
+        *(
+            "proxy.fleet.open_state",
+            "proxy.fleet.policy_keys",
+            "proxy.gate.tool_pins",
+            "proxy.rollout",
+            "proxy.store",
+            "proxy.system",
+        ),
         *("proxy.twophase", *CORE),
     ),
     "proxy.doctor": (

@@ -75,7 +75,7 @@ def status(settings: Settings, as_json: AsJson = False) -> None:  # noqa: FBT002
     raise typer.Exit(0 if all(_state(one) == "serves" for one in replicas) else 1)
 
 
-@app.command("forget", epilog="Example:  interlock fleet forget 3f1c9a7be2d40c55")
+@app.command("forget", epilog="Example:  interlock fleet forget web-2-3f1c9a7be2d4")
 @takes(fleet_settings)
 def forget(
     settings: Settings,
@@ -135,6 +135,11 @@ def _open(settings: Settings) -> Any:
     return open_database(settings.postgres, settings.state_dir)
 
 
+def _shown(policy: str) -> str:
+    """Shorten the version of a policy; where a canary is by agent, there are two."""
+    return printable(" + ".join(part[:12] for part in policy.split("+")))
+
+
 def _state(one: Replica) -> str:
     if one.silent >= LIVE_SECONDS:
         return "silent"
@@ -153,7 +158,7 @@ def _print(replicas: list[Replica], file: MembershipFile) -> None:
             printable(one.host),
             one.version,
             str(one.schema_version),
-            one.policy[:12],
+            _shown(one.policy),
             str(one.workers),
             f"{one.lag_seconds:.0f} s",
             format_time(one.last_seen),

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from proxy.commands.options import AsJson, ConfigFile, StateDir, store_settings, takes
+from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, store_settings, takes
 from proxy.commands.policy_push import describe, whose
-from proxy.commands.publishing import KeyFile, StoreOptions
+from proxy.commands.publishing import KeyFile, StoreOptions, opened
 from proxy.commands.terminal import print_json_lines, print_note, print_table, printable
 from proxy.commands.time_format import format_time
+from proxy.config import Settings
 from proxy.core.rollout import ReplicaState
 from proxy.errors import ConfigError
-from proxy.rollout.keys import default_key_file, default_trusted, make_key, trust
+from proxy.fleet.policy_keys import read_trusted, trust_key, untrust_key
+from proxy.rollout.keys import default_key_file, make_key
 from proxy.rollout.publisher import SEEN_SECONDS, PastStep, Publisher
 from proxy.store.rollout_store import Rollout
 
@@ -86,21 +89,26 @@ def _row(one: PastStep) -> tuple[str, ...]:
 def key(
     key: KeyFile = None,
     public: Annotated[Path | None, typer.Option(help="Also write the public key there, for policy_keys.")] = None,
+    untrust: Annotated[str | None, typer.Option(metavar="KEY", help="Make none; trust this one no more.")] = None,
     state_dir: StateDir = None,
+    database_url: DatabaseUrl = None,
     config: ConfigFile = None,
     as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
     """Make the key that signs policies, if there is none, and trust it here; print its id.
 
-    Give the public key to every replica, by the setting policy_keys. Keep the private key where no agent and no proxy
-    can read it: whoever has it, and may write to the store, decides the policy.
+    In a fleet all replicas trust it from then on. Else give it to every replica, by the setting policy_keys. Keep the
+    private key where no agent and no proxy can read it: whoever has it, and may write to the store, decides the policy.
     """
-    settings = store_settings(None, state_dir, config)
+    settings = store_settings(database_url, state_dir, config)
+    if untrust is not None:
+        _untrust(settings, untrust)
+        print_json_lines([{"key": untrust, "trusted": False}]) if as_json else typer.echo(untrust)
+        return
     private = key or default_key_file(settings.state_dir)
     try:
         made = make_key(private)
-        trusted = settings.policy_keys or default_trusted(settings.state_dir)
-        where = trust(made, trusted) if trusted.is_dir() or settings.policy_keys is None else trusted
+        where = trust_key(settings, made)
         if public is not None:
             public.write_bytes(made.pem())
     except OSError as error:
@@ -110,3 +118,18 @@ def key(
         return
     typer.echo(made.key_id)
     print_note(f"Private: {printable(str(private))}. Public, for policy_keys: {printable(str(public or where))}.")
+    if where.suffix == ".json":
+        print_note("All replicas of the fleet trust it.")
+
+
+def _untrust(settings: Settings, key_id: str) -> None:
+    """Take a key away. Raises ConfigError where replicas would then refuse, at their next start, what is in force."""
+
+    async def signer() -> str | None:
+        async with opened(settings, read_trusted(settings)) as (publisher, _):
+            past = (await publisher.head()).past
+            return past.signed.key_id if past is not None else None
+
+    if asyncio.run(signer()) == key_id:
+        raise ConfigError(f"the key {key_id} signed the step in force; push with another key first")
+    untrust_key(settings, key_id)

@@ -21,8 +21,10 @@ from proxy.config import Settings
 from proxy.core.approvals import Role
 from proxy.core.rollout import ReplicaState
 from proxy.errors import ConfigError
+from proxy.fleet.open_state import open_tokens
+from proxy.fleet.policy_keys import read_trusted, trusted_path
 from proxy.identity.token_file import OperatorTokens
-from proxy.rollout.keys import default_key_file, default_trusted, read_key, trusted_keys
+from proxy.rollout.keys import default_key_file, read_key
 from proxy.rollout.publisher import SEEN_SECONDS, Publisher
 from proxy.rollout.step import Step
 from proxy.store.open_store import open_database
@@ -52,7 +54,7 @@ class StoreOptions:
         settings = self.settings()
 
         async def ask() -> T:
-            async with opened(settings, trusted_keys(_trusted(settings))) as (publisher, store):
+            async with opened(settings, read_trusted(settings)) as (publisher, store):
                 return await question(publisher, store)
 
         return asyncio.run(ask())
@@ -73,7 +75,8 @@ class PublisherOptions:
 
     def publisher(self, settings: Settings) -> Author:
         """Return the operator and the key. Raises ConfigError: no admin, no key, or one that is not trusted."""
-        operator = OperatorTokens(settings.state_dir).operator(find_token(settings.state_dir, self.token_file))
+        operators = open_tokens(OperatorTokens, settings)
+        operator = operators.operator(find_token(settings.state_dir, self.token_file))
         if operator is None:
             raise ConfigError("this is not an operator's token of this state folder; see `interlock operators list`")
         if not operator.role.includes(Role.ADMIN):
@@ -82,10 +85,10 @@ class PublisherOptions:
                 f"see `interlock operators change {operator.name} --role admin`"
             )
         key_id, key = read_key(self.key or default_key_file(settings.state_dir))
-        keys = trusted_keys(_trusted(settings))
+        keys = read_trusted(settings)
         if key_id not in keys:
             raise ConfigError(
-                f"the key {key_id} is not among the trusted ones in {_trusted(settings)}: no replica with these "
+                f"the key {key_id} is not among the trusted ones in {trusted_path(settings)}: no replica with these "
                 "settings would take what it signs; put its public key there with `interlock policy key`"
             )
         return Author(operator.name, (key_id, key), keys)
@@ -96,10 +99,6 @@ class Author:
     operator: str
     key: tuple[str, Ed25519PrivateKey]
     keys: dict[str, PublicKey] | Any
-
-
-def _trusted(settings: Settings) -> Path:
-    return settings.policy_keys or default_trusted(settings.state_dir)
 
 
 @contextlib.asynccontextmanager

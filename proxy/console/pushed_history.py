@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from proxy.errors import ConfigError, StoreUnavailableError
-from proxy.rollout.keys import default_trusted, trusted_keys
+from proxy.fleet.policy_keys import trusted_path
+from proxy.rollout.keys import trusted_keys
 from proxy.rollout.publisher import Publisher
 from proxy.store.rollout_store import Rollout
 
@@ -38,7 +39,7 @@ async def pushed_steps(settings: Settings, trail: Trail) -> list[PushedStep]:
     if events is None:
         return []
     try:
-        keys = trusted_keys(settings.policy_keys or default_trusted(settings.state_dir))
+        keys = trusted_keys(trusted_path(settings))
         return [_row(one) for one in await Publisher(Rollout(events.database), keys).history(LISTED)]
     except (StoreUnavailableError, ConfigError):
         return []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ from proxy.fleet.shared_state import LIST, PINS, SECRET, SharedState
 from proxy.identity.ca import Authority
 from proxy.store.fleet_store import DocumentRow, FleetRow, FleetStore, PinsRow
 from proxy.store.open_store import newer_schema
+from proxy.system.replica_name import replica_name
 from proxy.system.secret_files import FolderLock
 
 if TYPE_CHECKING:
@@ -220,6 +220,6 @@ def _enter(
     file: MembershipFile, state: SharedState, documents: Sequence[DocumentRow], pins: Sequence[PinsRow]
 ) -> Joined:
     generations = {row.name: row.generation for row in documents} | {PINS + row.name: row.generation for row in pins}
-    replica_id = secrets.token_hex(8)
+    replica_id = replica_name(state.mirror.state_dir)
     file.write(Membership(state.fleet_id, replica_id, generations))
     return Joined(state.fleet_id, replica_id, len(documents), len(pins))

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from proxy.fleet.sealing import key_id
 from proxy.identity.ca import Authority
-from proxy.identity.token_file import AgentTokens, OperatorTokens
+from proxy.identity.token_file import AgentTokens, OperatorTokens, encode_entries
+from proxy.rollout.keys import default_trusted, key_entry, trusted_keys
 from proxy.system.secret_files import read_or_make_key, write_private
 from proxy.twophase.keys import KeyFile
 
@@ -23,7 +24,8 @@ CA: Final = "ca"
 # Random keys: of lists and pins, of masks, of digests in events, of sealed texts, of fingerprints of flows.
 RANDOM: Final = (STATE, "mask", "digest", "seal", "flows")
 SECRETS: Final = (*RANDOM, COMMIT, CA)
-LISTS: Final = ("agents", "operators")
+POLICY_KEYS: Final = "policy_keys"
+LISTS: Final = ("agents", "operators", POLICY_KEYS)
 # What a running proxy reads again when it changes. The others are read at the start.
 LIVE: Final = (COMMIT,)
 
@@ -38,6 +40,7 @@ class Mirror:
             COMMIT: settings.commit_keys or keys / "commit-keys.json",
             CA: Authority(settings.state_dir).key_file,
         }
+        self._trusted = settings.policy_keys or default_trusted(settings.state_dir)
         self._lists = {name: settings.state_dir / f"{name}.json" for name in LISTS}
 
     def make_missing(self) -> None:
@@ -50,6 +53,9 @@ class Mirror:
         agents = AgentTokens(self.state_dir)
         if not agents.path.exists():
             write_private(agents.path, b"{}")
+        trusted = trusted_keys(self._trusted)
+        entries = {name: key_entry(key, time.time()) for name, key in trusted.items()}
+        write_private(self._lists[POLICY_KEYS], encode_entries(entries))
 
     def secret(self, name: str) -> bytes | None:
         return _read(self._files[name])

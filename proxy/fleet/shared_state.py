@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from proxy.errors import ConfigError, PinsUnavailableError
 from proxy.fleet import sealing
 from proxy.fleet.membership import MembershipFile
-from proxy.fleet.mirror import LISTS, SECRETS, STATE, Mirror
+from proxy.fleet.mirror import LISTS, POLICY_KEYS, SECRETS, STATE, Mirror
 from proxy.fleet.sealing import SealError
 from proxy.gate.tool_pins import Pin, ServerPins, from_json, to_json
 from proxy.identity.token_file import parse_entries
+from proxy.rollout.keys import keys_of_list
 from proxy.store.fleet_store import DocumentRow, PinsRow
 from proxy.store.pin_files import MAX_BYTES, PinFiles, file_stem
 
@@ -72,7 +73,10 @@ class SharedState:
     def open_list(self, row: DocumentRow) -> dict[str, dict[str, Any]]:
         sealing.check(self.state_key, self.fleet_id, row.name, row.generation, row.body, row.seal)
         try:
-            return parse_entries(row.body)
+            if row.name != LIST + POLICY_KEYS:
+                return parse_entries(row.body)
+            keys_of_list(row.body)
+            return cast("dict[str, dict[str, Any]]", json.loads(row.body))
         except ValueError as error:
             raise SealError(f"the shared {row.name} cannot be read: {error}") from error
 

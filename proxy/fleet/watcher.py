@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import re
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -30,6 +31,9 @@ BEAT_SECONDS: Final = 2.0
 LIVE_SECONDS: Final = 15.0  # one that was silent for longer counts no more
 # How long replicas may differ while a change reaches one after the other.
 SETTLE_SECONDS: Final = 20.0
+
+# How the version of a policy begins that `interlock policy push` brought.
+PUSHED: Final = re.compile(r"v\d+-[0-9a-f]{64}")
 
 
 class FleetWatcher:
@@ -55,6 +59,7 @@ class FleetWatcher:
         self._away: str | None = None
         self._behind: tuple[str, ...] = ()
         self._agreement = Agreement(same_policy=same_policy)
+        self.changed: Callable[[], None] = lambda: None  # called when something new may be in the folder
 
     @property
     def problem(self) -> str | None:
@@ -91,6 +96,7 @@ class FleetWatcher:
             log.error("this replica does not agree with its fleet", problems=behind)
         self._behind = behind
         self._revision = revision
+        self.changed()
 
     def _replaced(self) -> Sequence[str]:
         """Name the keys that were replaced and that a proxy reads at its start alone."""
@@ -141,8 +147,13 @@ class Agreement:
 def disagreement(own: Replica, replicas: Sequence[Replica], *, same_policy: bool = True) -> str | None:
     """Say in what a replica differs from the live ones that started before it."""
     order = (own.started_at, own.replica_id)
-    older = [one for one in replicas if one.silent < LIVE_SECONDS and (one.started_at, one.replica_id) < order]
-    older = [one for one in older if one.replica_id != own.replica_id]
+    live = [one for one in replicas if one.silent < LIVE_SECONDS and one.replica_id != own.replica_id]
+    older = [one for one in live if (one.started_at, one.replica_id) < order]
+    pushed = next((one for one in live if PUSHED.match(one.policy)), None)
+    if same_policy and pushed is not None:
+        # Whichever started first: what was pushed holds for all.
+        told = f"this replica has the policy of its files, and {pushed.host} ({pushed.replica_id}) one that was pushed"
+        return f"{told}; set policy_source: pushed"
     for what, mine, theirs in (
         ("keys", own.keys, [(one, one.keys) for one in older]),
         ("policy", own.policy, [(one, one.policy) for one in older]),

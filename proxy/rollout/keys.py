@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Any
 
 from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from proxy.audit.signing_keys import PublicKey, read_public
 from proxy.errors import ConfigError
@@ -55,8 +56,36 @@ def trust(key: PublicKey, folder: Path) -> Path:
 
 
 def trusted_keys(path: Path) -> Mapping[str, PublicKey]:
-    """Return the keys of a PEM file, or of every *.pem of a folder, by their ids. Raises ConfigError."""
+    """Return the keys of a PEM file, of every *.pem of a folder, or of a list, by their ids. Raises ConfigError."""
     files = sorted(path.glob("*.pem")) if path.is_dir() else [path]
     if not path.exists():
         return {}
+    if path.suffix == ".json":
+        try:
+            return keys_of_list(path.read_bytes())
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{path} cannot be read as a list of public keys ({error})") from error
     return {key.key_id: key for key in read_public(files)}
+
+
+def key_entry(key: PublicKey, added: float) -> dict[str, Any]:
+    """Return what a list says of a key."""
+    return {"key": key.raw().hex(), "added": added}
+
+
+def keys_of_list(data: bytes) -> dict[str, PublicKey]:
+    """Return the keys of a list, by their ids. Raises ValueError."""
+    entries = json.loads(data)
+    if not isinstance(entries, dict):
+        raise ValueError("it is no list of keys")  # noqa: TRY004  as for every other form
+    return {str(name): _listed(str(name), entry) for name, entry in entries.items()}
+
+
+def _listed(name: str, entry: Any) -> PublicKey:
+    try:
+        key = PublicKey.of(Ed25519PublicKey.from_public_bytes(bytes.fromhex(entry["key"])))
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{name!r} is no Ed25519 public key") from error
+    if key.key_id != name:
+        raise ValueError(f"{name!r} is the key {key.key_id}")
+    return key

@@ -10,8 +10,6 @@ import contextlib
 import fcntl
 import json
 import os
-import secrets
-import socket
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,7 +17,8 @@ from proxy.core.rollout import SignedStep
 from proxy.errors import PolicyError
 from proxy.rollout.bundle import MAX_BYTES, digest_of, parse_bundle
 from proxy.rollout.step import verify
-from proxy.system.secret_files import make_private, write_private
+from proxy.system.replica_name import replica_name
+from proxy.system.secret_files import write_private
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -82,9 +81,9 @@ class ReleaseFile:
     """The file of one state folder."""
 
     def __init__(self, state_dir: Path) -> None:
+        self._state_dir = state_dir
         self._folder = state_dir / FOLDER
         self.path = self._folder / "step.json"
-        self.turn = self._folder / "listen.lock"
 
     def stamp(self) -> object:
         """Return what changes whenever the file does."""
@@ -129,11 +128,8 @@ class ReleaseFile:
         return self.learn(replace(before, returned=reason))
 
     def replica(self) -> str:
-        """Return the name of this replica, which is made once."""
-        path = self._folder / "replica"
-        if not path.exists():
-            make_private(path, f"{socket.gethostname()[:100]}-{secrets.token_hex(4)}\n".encode())
-        return path.read_text().strip()
+        """Return the name of this replica."""
+        return replica_name(self._state_dir)
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:

@@ -47,8 +47,8 @@ class FleetReport:
             policy=self._policy(),
             keys=keys_digest(self._key_ids()),
             workers=self._settings.workers,
-            lag_seconds=backlog.lag_seconds or 0.0,
-            waiting_events=backlog.events,
+            lag_seconds=max(backlog.lag_seconds or 0.0, *(one.lag_seconds or 0.0 for one in backlog.sinks), 0.0),
+            waiting_events=max(backlog.events, *(one.events for one in backlog.sinks), 0),
             problem=self._problem(),
             started_at=self._started,
         )

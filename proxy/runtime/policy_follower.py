@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from proxy.core.rollout import RolloutStore, SignedStep
     from proxy.rollout.pushed_policy import PushedPolicy
     from proxy.rollout.release_file import ReleaseFile, VerifiedRelease
+    from proxy.store.postgres_listen import PostgresListener
 
 log = structlog.get_logger("interlock.policy")
 
@@ -166,6 +167,11 @@ class PolicyFollower:
     def tell(self, _payload: str = "") -> None:
         """Read the store at once: somebody said that there is something new."""
         self._told.set()
+
+    async def run(self, listener: PostgresListener | None, *, lead: bool) -> None:
+        """Follow the roll-out until cancelled: told by Postgres, or by looking at the file of this machine's store."""
+        self.leads = (lambda: lead) if listener is None else (lambda: listener.ours)
+        await asyncio.gather(self.follow(ASK_SECONDS if listener is None and lead else None), self.tend())
 
     async def follow(self, ask_seconds: float | None = None) -> None:
         """Follow the store whenever told, and every `ask_seconds`. Runs until cancelled."""

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from proxy.errors import ConfigError, StoreUnavailableError
+from proxy.fleet.policy_keys import trusted_path
 from proxy.policy.reloader import PolicyFiles
 from proxy.redact import builtin
 from proxy.rollout.canary import Bounds
-from proxy.rollout.keys import default_trusted, trusted_keys
+from proxy.rollout.keys import trusted_keys
 from proxy.rollout.pushed_policy import PushedPolicy
 from proxy.rollout.release_file import ReleaseFile
-from proxy.runtime.policy_follower import ASK_SECONDS, PolicyFollower, ReleaseReader
+from proxy.runtime.policy_follower import PolicyFollower, ReleaseReader
 from proxy.store.open_store import open_database
-from proxy.store.rollout_store import CHANNEL, Rollout
+from proxy.store.rollout_store import Rollout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -36,7 +37,7 @@ START_SECONDS: Final = 5.0
 
 def keys_of(settings: Settings) -> Callable[[], Mapping[str, PublicKey]]:
     """Return what reads the keys that are trusted here: each time anew, so that a key can be added or taken away."""
-    return partial(trusted_keys, settings.policy_keys or default_trusted(settings.state_dir))
+    return partial(trusted_keys, trusted_path(settings))
 
 
 def open_pushed(settings: Settings, parsed: ParsedFiles | None, home: str | None) -> PushedPolicy:
@@ -88,17 +89,3 @@ def open_follower(
     bounds = Bounds(settings.canary_window, settings.canary_calls, settings.canary_denials, settings.canary_errors)
     reader = ReleaseReader(store, file, keys, pushed)
     return PolicyFollower(reader, store, file, bounds, sink, in_force, keys)
-
-
-async def follow(settings: Settings, follower: PolicyFollower, *, lead: bool) -> None:
-    """Follow the roll-out until cancelled: told by Postgres, or by looking at the file of this machine's store."""
-    if settings.postgres is None:
-        follower.leads = lambda: lead
-        await asyncio.gather(follower.follow(ASK_SECONDS if lead else None), follower.tend())
-        return
-    from proxy.store.postgres_listen import PostgresListener  # noqa: PLC0415  the driver is for those who have Postgres
-
-    turn = ReleaseFile(settings.state_dir).turn
-    listener = PostgresListener(settings.postgres, {CHANNEL: follower.tell}, follower.tell, turn=turn)
-    follower.leads = lambda: listener.ours
-    await asyncio.gather(listener.run(), follower.follow(), follower.tend())

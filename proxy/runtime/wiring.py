@@ -38,10 +38,12 @@ from proxy.store.halt_file import HaltFile
 from proxy.store.halt_store import CHANNEL as HALTS_CHANNEL
 from proxy.store.halt_store import Halts
 from proxy.store.limit_store_sqlite import LIMITS_FILE, SqliteLimits
-from proxy.store.open_store import check_at_start, open_database, tell_of_changes
+from proxy.store.open_store import check_at_start, open_database, open_listener
 from proxy.store.pin_files import PinFiles
 from proxy.store.proposal_store import Proposals
+from proxy.store.rollout_store import CHANNEL as POLICY_CHANNEL
 from proxy.store.shared_calls import SharedCalls as LocalCalls
+from proxy.system.replica_name import replica_name
 from proxy.system.secret_files import read_or_make_key
 from proxy.twophase.keys import open_keys
 from proxy.wire.sse_ping_carrier import KEY_BYTES
@@ -64,6 +66,7 @@ if TYPE_CHECKING:
     from proxy.notify.notifier import Notifier
     from proxy.runtime.policy_follower import PolicyFollower
     from proxy.store.database import Database
+    from proxy.store.postgres_listen import PostgresListener
     from proxy.store.replica_calls import ReplicaCalls
     from proxy.twophase.sampler import Sampler
 
@@ -112,6 +115,9 @@ class Components:
         self.pins = preloaded.fleet.pins() if preloaded.fleet else PinFiles(settings.state_dir)
         self.store_problem: str | None = None  # why calls of two-phase rules are refused, if so
         self._database = open_database(settings.postgres, settings.state_dir, connections=settings.database_connections)
+        # What asks all the time does so one after the other: else every worker would hold several connections.
+        upkeep = settings.postgres and open_database(settings.postgres, settings.state_dir, connections=1)
+        self._upkeep = upkeep or self._database
         self._counters = counters
         timed = self._database if counters is None else TimedDatabase(self._database, counters)
         self.store = Proposals(timed)
@@ -124,9 +130,10 @@ class Components:
         catalog = ToolCatalog(policy=self.policy.current, pins=self.pins)
         self.two_phase = self._open_two_phase(settings, catalog, settings.console_url or console)
         self.limits = CallLimits(open_limits(settings, timed))
-        self.halt_file, self.halt_store = HaltFile(settings.state_dir), Halts(timed)
+        self.halt_file, self.halt_store = HaltFile(settings.state_dir), Halts(self._upkeep)
         halts = read_halts(settings.state_dir)
         self.halt_watcher = HaltWatcher(halts, self.halt_file, self.halt_store, self._halts_changed)
+        self._listener = self._open_listener()
         self.notifier = _open_notifier(settings, self._database, self.two_phase)
         self.marks = open_marks(settings, timed)
         self.services = open_services(settings)
@@ -140,7 +147,7 @@ class Components:
         report = FleetReport(settings, fleet, lambda: self.policy.current().version, lambda: self.problem)
         # Policies that are pushed come to one replica after the other on purpose, and are verified when they come.
         from_files = settings.policy_source == "file"
-        store = FleetStore(self._database)
+        store = FleetStore(self._upkeep)
         return FleetWatcher(fleet, store, report.replica if speaks else None, same_policy=from_files)
 
     @property
@@ -156,18 +163,12 @@ class Components:
         from proxy.runtime.policy_follower import TallySink  # noqa: PLC0415  for those who push
         from proxy.runtime.pushed_start import open_follower  # noqa: PLC0415
 
-        in_force = self.policy.current
-        follower = open_follower(
-            self._settings, self._database, preloaded.pushed, self.sink, lambda: in_force().version
-        )
+        where = (self._settings, self._upkeep, preloaded.pushed, self.sink)
+        follower = open_follower(*where, lambda: self.policy.current().version)
         self.sink = TallySink(self.sink, follower.tally)
+        if self.fleet is not None:
+            self.fleet.changed = follower.tell  # a key that signed a step may be trusted since just now
         return follower
-
-    async def _follow(self) -> None:
-        if self.follower is not None:
-            from proxy.runtime.pushed_start import follow  # noqa: PLC0415  for those who push
-
-            await follow(self._settings, self.follower, lead=self.lead)
 
     @property
     def policy_problem(self) -> str | None:
@@ -215,18 +216,22 @@ class Components:
         pins = watch_approvals(self.pins, self._approved)
         notices = [self.notifier.run()] if self.notifier is not None else []
         sweeps = (self.two_phase.sweep_forever(), self._sweep_marks())
-        halts = (self.halt_watcher.watch(), self._hear())
+        halts = [self.halt_watcher.watch(), *([self._listener.run()] if self._listener is not None else [])]
         limits = self.limits.maintain_forever()
         fleet = [self.fleet.watch()] if self.fleet is not None else []
-        others = (limits, self._try_store(), self._follow())
+        follow = [self.follower.run(self._listener, lead=self.lead)] if self.follower is not None else []
+        others = (limits, self._try_store(), *follow)
         await asyncio.gather(self.policy.watch(), pins, *sweeps, *halts, *others, *notices, *fleet)
 
-    async def _hear(self) -> None:
-        """Hear from Postgres what changed. One process of a state folder does: the others see its files."""
+    def _open_listener(self) -> PostgresListener | None:
+        """Return what hears Postgres tell of changes. One process of a state folder does: the others see its files."""
         tells = {HALTS_CHANNEL: self.halt_watcher.tell}
-        if self.fleet is not None:
-            tells[FLEET_CHANNEL] = self.fleet.tell
-        await tell_of_changes(self._settings.postgres, tells, turn=self._settings.state_dir / "listener.lock")
+        tells |= {FLEET_CHANNEL: self.fleet.tell} if self.fleet is not None else {}
+        if self.follower is not None:
+            tells[POLICY_CHANNEL] = self.follower.tell
+        # Those that follow pushed policies take turns among themselves: another process could not hear for them.
+        turn = "listener.lock" if self.follower is None else "listener-policy.lock"
+        return open_listener(self._settings.postgres, tells, turn=self._settings.state_dir / turn)
 
     async def _try_store(self) -> None:
         """Try the store every few seconds while a rule needs it, so that /readyz fails before a call does."""
@@ -260,6 +265,7 @@ class Components:
         self.gate.close()
         await self.limits.close()
         await self.two_phase.close()
+        await self._upkeep.close()
         await self.marks.close()
         if self.services is not None:
             await self.services.close()
@@ -345,7 +351,7 @@ def open_worker_calls(
     near = LocalCalls(folder)
     if not settings.postgres:
         return near
-    from proxy.store.replica_calls import ReplicaCalls, replica_name  # noqa: PLC0415  for those who have Postgres
+    from proxy.store.replica_calls import ReplicaCalls  # noqa: PLC0415  for those who have Postgres
 
     key = read_or_make_key(settings.state_dir / "keys" / "seal.key", KEY_BYTES)
     return ReplicaCalls(

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from proxy.store.database import Database
+    from proxy.store.postgres_listen import PostgresListener
 
 log = structlog.get_logger("interlock.store")
 
@@ -43,16 +44,16 @@ def open_database(
     return PostgresDatabase(database_url, timeout=timeout, connections=connections or CONNECTIONS)
 
 
-async def tell_of_changes(
+def open_listener(
     database_url: str | None, tells: Mapping[str, Callable[[], None]], *, turn: Path | None = None
-) -> None:
-    """Call what belongs to a channel whenever Postgres says that something changed there, or may have been missed.
+) -> PostgresListener | None:
+    """Return what calls a channel's callback whenever Postgres says that something changed, or may have been missed.
 
-    A file says nothing. `turn` lets one process of several listen: the others have to see it by other means. Ends when
-    cancelled.
+    None where the store is a file, which says nothing. `turn` lets one process of several listen: the others have to
+    see it by other means.
     """
     if not database_url:
-        return
+        return None
     from proxy.store.postgres_listen import PostgresListener  # noqa: PLC0415  the driver is for those who have Postgres
 
     def read_again() -> None:
@@ -60,7 +61,7 @@ async def tell_of_changes(
             tell()
 
     heard = {channel: lambda _, tell=tell: tell() for channel, tell in tells.items()}
-    await PostgresListener(database_url, heard, read_again, turn=turn).run()
+    return PostgresListener(database_url, heard, read_again, turn=turn)
 
 
 async def copy_out(

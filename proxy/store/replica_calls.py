@@ -19,7 +19,6 @@ import structlog
 from proxy.core.ids import new_id
 from proxy.errors import SharedCallsUnavailableError, StoreUnavailableError
 from proxy.store.replica_board import ReplicaBoard, claim_key
-from proxy.system.secret_files import make_private
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
@@ -42,14 +41,6 @@ NOT_SECONDS: Final = 1.0  # how long it is remembered that a path is no endpoint
 MAX_REMEMBERED: Final = 20_000
 MAX_QUEUED: Final = 10_000
 LEGACY: Final = "sse"
-
-
-def replica_name(state_dir: Path) -> str:
-    """Return what names a state folder among those that share a database."""
-    path = state_dir / "replica"
-    if not path.exists():
-        make_private(path, new_id().encode())
-    return path.read_text().strip()
 
 
 class ReplicaCalls:

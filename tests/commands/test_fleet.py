@@ -26,7 +26,7 @@ def test_a_fleet_is_made_listed_and_sealed_anew(
     env = {KEK_ENV: KEK, "NEW_KEK": OTHER_KEK}
     made = interlock_cli("fleet", "init", *options, "--json", env=env)
     assert made.returncode == 0, made.stderr
-    assert json.loads(made.stdout)["documents"] == 9
+    assert json.loads(made.stdout)["documents"] == 10
     again = interlock_cli("fleet", "init", *options, env=env)
     assert (again.returncode, "already" in again.stderr) == (1, True)
     empty = interlock_cli("fleet", "status", *options, env=env)
@@ -48,7 +48,7 @@ def test_a_fleet_is_made_listed_and_sealed_anew(
     sealed = interlock_cli("fleet", "rekey", "--new-key", "env:NEW_KEK", *options, "--json", env=env)
     assert json.loads(sealed.stdout)["sealed"] == 7
     world = FleetWorld(tmp_path, database_url)
-    assert world.join("b", OTHER_KEK).documents == 9
+    assert world.join("b", OTHER_KEK).documents == 10
 
 
 def test_without_a_database_or_a_fleet_it_says_so(options: list[str], tmp_path: Path) -> None:

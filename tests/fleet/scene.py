@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from proxy.audit.local_log_files import log_states
+from proxy.config import KEK_ENV
 from proxy.policy.reloader import LivePolicy
 from proxy.redact import builtin
 from tests.faults.load import Load, Seen, marks, wait_until
 from tests.support.balancer import Balancer
+from tests.support.fleet_fixture import ENVIRON
 from tests.support.harness import Interlock, ServerHandle, free_port, interlock_cli, start_interlock
-from tests.support.replicas import SECRET, share_keys
 from tests.support.take_over import ended, take_over
 from tests.support.trail_reader import read_trail
 
@@ -91,15 +92,27 @@ class Fleet:
         self.done: Counter[str] = Counter()
         self.revision = 0
         names = [f"replica-{number}" for number in range(1, replicas + 1)]
-        share_keys(folder, names)
+        self._make([folder / name / "state" for name in names])
         flags = ["--database-url", database_url, "--workers", str(workers), "--drain-timeout", "5"]
+        flags += ["--key-encryption-key", f"env:{KEK_ENV}", "--policy-source", "pushed"]
         self.policies.append((time.time(), self._version(folder / "first.yaml")))
         self.replicas = [self._start(folder / name, [*flags, "--listen", f"127.0.0.1:{free_port()}"]) for name in names]
+
+    def _make(self, states: Sequence[Path]) -> None:
+        """Make a fleet of the first folder, let the others join, and make the key that signs policies."""
+        for state_dir, words in zip(states, [("fleet", "init"), *[("join",)] * (len(states) - 1)], strict=True):
+            self._run(state_dir, *words, "--key-encryption-key", f"env:{KEK_ENV}")
+        self._run(states[0], "policy", "key")
+
+    def _run(self, state_dir: Path, *words: str, codes: Sequence[int] = (0,)) -> str:
+        done = interlock_cli(*words, "--state-dir", str(state_dir), "--database-url", self.url, env=ENVIRON)
+        assert done.returncode in codes, done.stderr
+        return done.stdout
 
     def _start(self, folder: Path, flags: Sequence[str]) -> Replica:
         stack = contextlib.ExitStack()
         running = stack.enter_context(
-            start_interlock(folder, policy=POLICY.format(self.revision), flags=flags, env=SECRET)
+            start_interlock(folder, policy=POLICY.format(self.revision), flags=flags, env=ENVIRON)
         )
         return Replica(folder, flags, running.port, running, stack)
 
@@ -111,14 +124,14 @@ class Fleet:
         return [self.change_policy, self.restart, self.kill_worker, self.restart, self.change_policy, self.kill_replica]
 
     def change_policy(self) -> None:
-        """Give every replica the next policy."""
+        """Push the next policy. Its time is that of its signature, a little before anybody could know of it."""
         self.revision += 1
-        version = self._version(self.folder / "next.yaml")
-        for replica in self.replicas:
-            temporary = replica.folder / "policy.next"
-            temporary.write_text(POLICY.format(self.revision))
-            temporary.replace(replica.folder / "policy.yaml")
-        self.policies.append((time.time(), version))
+        file = self.folder / "next.yaml"
+        file.write_text(POLICY.format(self.revision))
+        words = ("policy", "push", str(file), "--force", "--wait", "0", "--json")
+        # A replica that has not followed yet is 3.
+        step = json.loads(self._run(self.folder / "replica-1" / "state", *words, codes=(0, 3)).splitlines()[0])
+        self.policies.append((step["time"], step["stable"]))
         self.done["policies"] += 1
 
     def restart(self) -> None:

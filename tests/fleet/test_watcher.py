@@ -13,7 +13,7 @@ from proxy.fleet.start import start_fleet
 from proxy.fleet.watcher import LIVE_SECONDS, Agreement, FleetWatcher, disagreement, keys_digest
 from proxy.identity.token_file import AgentTokens
 from proxy.store.fleet_store import CHANNEL, FleetStore, Replica
-from proxy.store.open_store import open_database, tell_of_changes
+from proxy.store.open_store import open_database, open_listener
 from tests.support.fleet_fixture import ENVIRON, FleetWorld
 from tests.support.postgres import Postgres
 from tests.support.timeouts import PATIENCE
@@ -36,7 +36,9 @@ async def watching(world: FleetWorld, name: str, *, told: bool = True) -> AsyncI
     watcher = FleetWatcher(fleet, FleetStore(database), lambda: replace(OWN, replica_id=fleet.replica_id))
     tasks = [asyncio.create_task(watcher.watch())]
     if told:
-        tasks.append(asyncio.create_task(tell_of_changes(world.url, {CHANNEL: watcher.tell})))
+        listener = open_listener(world.url, {CHANNEL: watcher.tell})
+        assert listener is not None
+        tasks.append(asyncio.create_task(listener.run()))
     yield watcher
     for task in tasks:
         task.cancel()
@@ -85,6 +87,14 @@ def test_who_comes_later_has_to_agree_with_those_before() -> None:
     assert disagreement(other, [OWN, other]) is None
     assert disagreement(OWN, [other, replace(OLDER, replica_id="third")]) is None
     assert disagreement(OWN, [replace(other, silent=LIVE_SECONDS)]) is None
+
+
+def test_a_replica_of_files_among_those_that_follow_pushed_policies_says_so_whichever_was_first() -> None:
+    follows = replace(OWN, policy="v3-" + "0" * 64)
+    for own in (replace(OLDER, policy="files"), replace(OWN, replica_id="newer", policy="files", started_at=9e9)):
+        assert "set policy_source: pushed" in (disagreement(own, [follows]) or "")
+        assert disagreement(own, [replace(follows, silent=LIVE_SECONDS)]) is None
+        assert disagreement(follows, [own], same_policy=False) is None
 
 
 def test_a_difference_counts_at_the_start_and_later_once_it_lasts() -> None:

@@ -11,7 +11,7 @@ import pytest
 from proxy.core.halts import Halt
 from proxy.errors import StoreUnavailableError
 from proxy.store.halt_store import CHANNEL, Halts
-from proxy.store.open_store import open_database, tell_of_changes
+from proxy.store.open_store import open_database, open_listener
 from proxy.store.postgres import PostgresDatabase
 from tests.support.timeouts import PATIENCE
 
@@ -51,7 +51,9 @@ async def test_two_at_once_lose_nothing(halts: Halts) -> None:
 async def test_postgres_tells_whoever_listens(database_url: str) -> None:
     database = PostgresDatabase(database_url)
     told: asyncio.Queue[None] = asyncio.Queue()
-    listening = asyncio.create_task(tell_of_changes(database_url, {CHANNEL: lambda: told.put_nowait(None)}))
+    listener = open_listener(database_url, {CHANNEL: lambda: told.put_nowait(None)})
+    assert listener is not None
+    listening = asyncio.create_task(listener.run())
     async with asyncio.timeout(PATIENCE):
         await told.get()  # it listens
         await Halts(database).add([ONE])

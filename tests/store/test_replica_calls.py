@@ -11,8 +11,9 @@ import pytest
 from proxy.errors import SharedCallsUnavailableError
 from proxy.store import replica_calls as module
 from proxy.store.postgres import PostgresDatabase
-from proxy.store.replica_calls import ReplicaCalls, replica_name
+from proxy.store.replica_calls import ReplicaCalls
 from proxy.store.shared_calls import SharedCalls, open_shared_calls
+from proxy.system.replica_name import replica_name
 from tests.faults.load import wait_until
 from tests.gate.test_in_flight_json import WHOLE
 from tests.support.gate_fixture import CONTEXT
@@ -158,7 +159,3 @@ def test_a_replica_that_ends_is_alone_no_more_counted(two: tuple[ReplicaCalls, R
     second.close()
     first.close()
     wait_until(lambda: not third.spans_replicas)
-
-
-def test_a_folder_keeps_its_name(tmp_path: Path) -> None:
-    assert replica_name(tmp_path) == replica_name(tmp_path)
