@@ -307,6 +307,15 @@ def test_a_panel_asks_for_metrics_that_exist(panel: Manifest) -> None:
         assert asked <= known_metrics()
 
 
+def test_the_store_people_and_sinks_are_watched_as_well() -> None:
+    shown = {name for panel in panels() for target in panel["targets"] for name in selectors(target["expr"])}
+    told = {name for rule in alerts() for name in selectors(rule["expr"])}
+    both = {"interlock_proposals_waiting", "interlock_store_seconds_bucket", "interlock_store_errors_total"}
+    both |= {f"interlock_sink_{part}" for part in ("lag_seconds", "lost_events", "problem")}
+    assert both <= shown & told
+    assert "interlock_server_seconds_bucket" in shown
+
+
 def test_no_panel_lies_on_another() -> None:
     taken: set[tuple[int, int]] = set()
     for panel in panels():
