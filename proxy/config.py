@@ -213,7 +213,7 @@ class Settings(BaseModel):
         "127.0.0.1:8081", description="Address of /healthz, /readyz and /metrics, or off."
     )
     server_metrics: bool = Field(
-        True, description="Whether /metrics has the latency of each server, and so servers' names."
+        default=False, description="Whether /metrics has the latency of each server, and so servers' names."
     )
     console_listen: Annotated[str, AfterValidator(lambda text: text if text == "off" else _listen(text))] = Field(
         "127.0.0.1:8090", description="Address of the web console, or off."

@@ -16,6 +16,8 @@ from cryptography import x509
 from ruamel.yaml import YAML
 
 from proxy.config import Settings, load_settings
+from proxy.fleet.key_encryption_key import read_kek
+from proxy.identity.settings import load_identity
 from proxy.kubernetes.injection import Injection, load_injection
 from proxy.kubernetes.pod import hold, objections
 from tests.support.harness import REPOSITORY
@@ -24,6 +26,9 @@ from tests.support.helm_chart import CHART, NAMESPACE, ChartError, lint, render
 KUBERNETES = ("1.29", "1.37")
 FULL: dict[str, Any] = {
     "database": {"existingSecret": "interlock-database", "deny": {"hosts": ["db.data.svc"], "cidrs": ["10.9.0.0/28"]}},
+    "fleet": {"existingSecret": "interlock-fleet"},
+    "telemetry": {"otlpEndpoint": "http://collector.monitoring.svc:4318", "headersSecret": "otlp"},
+    "sidecar": {"metrics": True},
     "policy": {"files": {"mine.yaml": "version: 1\ndefault: deny\n"}, "namespaces": ["agents"]},
     "settings": {"log_level": "warning", "agent_auth": "required", "mcp_endpoints": ["https://a.example/mcp"]},
     "gateway": {
@@ -32,6 +37,7 @@ FULL: dict[str, Any] = {
         "storage": {"className": "fast"},
         "autoscaling": {"enabled": True},
         "networkPolicy": {"lockedNamespaces": ["agents"]},
+        "identity": {"kubernetes": {"enabled": True}},
     },
     "injector": {"certificate": {"certManagerIssuer": "ClusterIssuer/company"}},
     "monitoring": {"serviceMonitor": True, "rules": True, "dashboard": True, "labels": {"release": "prometheus"}},
@@ -83,6 +89,19 @@ def test_every_manifest_is_one_of_kubernetes(name: str, version: str) -> None:
         {"settings": {"Listen": "x"}},
         {"gateway": {"networkPolicy": {"agents": []}}},
         {"sidecars": {}},
+        # Two gateways with a CA each: agents would trust one of them.
+        {"gateway": {"enabled": True}},
+        {"gateway": {"enabled": True}, "database": {"existingSecret": "db"}},
+        {"gateway": {"enabled": True, "replicas": 1, "autoscaling": {"enabled": True}}},
+        {
+            "gateway": {
+                "enabled": True,
+                "replicas": 1,
+                "identity": {"existingSecret": "i", "kubernetes": {"enabled": True}},
+            }
+        },
+        {"settings": {"sinks": []}},
+        {"telemetry": {"otlpEndpoint": "collector:4318"}},
     ],
 )
 def test_a_value_that_means_nothing_is_refused(values: Manifest) -> None:
@@ -158,7 +177,8 @@ def test_a_pod_that_the_injector_has_not_seen_does_not_start(name: str) -> None:
         assert (hook["failurePolicy"], hook["sideEffects"]) == ("Fail", "None")
         assert hook["namespaceSelector"] == {"matchLabels": {"mcp-interlock/inject": "enabled"}}
         assert hook["clientConfig"]["service"]["path"] == path
-        assert {"CREATE pods", "UPDATE pods/ephemeralcontainers"} == {
+        changed = {"UPDATE pods"} if kind == "Validating" else set()
+        assert {"CREATE pods", "UPDATE pods/ephemeralcontainers"} | changed == {
             f"{rule['operations'][0]} {rule['resources'][0]}" for rule in hook["rules"]
         }
 
@@ -197,9 +217,10 @@ def test_the_gateway_serves_agents_alone_and_locked_namespaces_reach_nothing_els
 
 
 def environment(name: str, container: Manifest) -> dict[str, str]:
-    assert all(isinstance(each["value"], str) for each in container["env"]), name
+    secret = {"INTERLOCK_KEK": "00112233445566778899aabbccddeeff" * 2, "OTEL_EXPORTER_OTLP_HEADERS": "a=b"}
+    assert all(isinstance(each.get("value"), str) != (each["name"] in secret) for each in container["env"]), name
     assert len({each["name"] for each in container["env"]}) == len(container["env"]), name
-    return {each["name"]: each["value"] for each in container["env"]}
+    return {each["name"]: each.get("value") or secret.get(each["name"], "") for each in container["env"]}
 
 
 def test_the_environment_is_one_that_the_proxy_takes(tmp_path: Path) -> None:
@@ -213,12 +234,44 @@ def test_the_environment_is_one_that_the_proxy_takes(tmp_path: Path) -> None:
         assert settings.agent_auth == "required"
         assert settings.mcp_endpoints == ("https://a.example/mcp",)
         assert settings.log_level == "warning"
+        assert settings.key_encryption_key is not None
+        assert len(read_kek(settings.key_encryption_key, env).secret) == 32
+        assert [sink.kind for sink in settings.sinks] == ["otlp"]
+        assert env["SIDECAR_FLEET"] == "1"
+
+
+def test_a_service_accounts_token_names_an_agent_of_the_gateway(tmp_path: Path) -> None:
+    (config,) = [each for each in of_kind("ConfigMap") if each["metadata"]["name"] == "interlock-gateway-identity"]
+    text = config["data"]["identity.yaml"]
+    (gateway,) = [spec for name, spec in pods("full") if name == "interlock-gateway"]
+    mounts = {each["name"]: each["mountPath"] for each in gateway["containers"][0]["volumeMounts"]}
+    env = environment("gateway", gateway["containers"][0])
+    assert env["INTERLOCK_IDENTITY"] == f"{mounts['identity']}/identity.yaml"
+    for name in ("ca.crt", "token"):
+        (tmp_path / name).write_text("x")
+        assert f"{mounts['account']}/{name}" in text
+    file = tmp_path / "identity.yaml"
+    file.write_text(text.replace(mounts["account"], str(tmp_path)))
+    settings = load_identity(file, "agent")
+    assert settings is not None
+    assert [(one.name, one.type) for one in settings.providers] == [("cluster", "kubernetes")]
+    (binding,) = of_kind("ClusterRoleBinding")
+    assert binding["roleRef"]["name"] == "system:auth-delegator"
+    assert binding["subjects"][0]["name"] == gateway["serviceAccountName"]
+
+
+def test_metrics_of_sidecars_have_a_port_and_a_monitor(tmp_path: Path) -> None:
+    (monitor,) = of_kind("PodMonitor")
+    sidecar = injection_of("full", tmp_path).init_containers[1]
+    assert monitor["spec"]["podMetricsEndpoints"][0]["port"] == sidecar["ports"][0]["name"]
+    assert monitor["spec"]["namespaceSelector"] == {"matchNames": ["agents"]}
+    assert "ports" not in injection_of("defaults", tmp_path).init_containers[1]
 
 
 def test_agents_of_a_gateway_say_who_they_are() -> None:
     (gateway,) = [
         each["spec"]["template"]["spec"]["containers"][0]
-        for each in render(gateway={"enabled": True})
+        for each in render(gateway={"enabled": True, "replicas": 1})
         if each["kind"] == "StatefulSet"
     ]
     assert environment("gateway", gateway)["INTERLOCK_AGENT_AUTH"] == "required"
@@ -305,6 +358,15 @@ def test_a_panel_asks_for_metrics_that_exist(panel: Manifest) -> None:
         asked = selectors(target["expr"])
         assert asked
         assert asked <= known_metrics()
+
+
+def test_the_store_people_and_sinks_are_watched_as_well() -> None:
+    shown = {name for panel in panels() for target in panel["targets"] for name in selectors(target["expr"])}
+    told = {name for rule in alerts() for name in selectors(rule["expr"])}
+    both = {"interlock_proposals_waiting", "interlock_store_seconds_bucket", "interlock_store_errors_total"}
+    both |= {f"interlock_sink_{part}" for part in ("lag_seconds", "lost_events", "problem")}
+    assert both <= shown & told
+    assert "interlock_server_seconds_bucket" in shown
 
 
 def test_no_panel_lies_on_another() -> None:

@@ -89,6 +89,8 @@ def test_rules_are_applied_before_anything_else_has_the_network(stage: Stage) ->
             {"INTERLOCK_DATABASE_URL_FILE": "/x", "SIDECAR_WAIT": "0"},
             "the database could not be migrated: no route",
         ),
+        ({"interlock": NOTE + "exit 1\n"}, {"SIDECAR_FLEET": "1"}, "the fleet could not be joined"),
+        ({}, {"SIDECAR_FLEET": "yes"}, "SIDECAR_FLEET=yes: write 1 or 0"),
         ({"setpriv": "exit 1\n"}, {}, ""),
     ],
 )
@@ -100,6 +102,20 @@ def test_what_was_asked_for_and_cannot_be_done_stops_the_start(
     code, calls, stderr = stage.run(**env)
     assert (code, said in stderr) == (1, True), stderr
     assert "interlock up --log-level error" not in calls
+
+
+def test_a_replica_joins_the_fleet_once_after_the_database_is_migrated(stage: Stage) -> None:
+    env = {
+        "INTERLOCK_DATABASE_URL": "postgresql://db/x",
+        "SIDECAR_FLEET": "1",
+        "INTERLOCK_STATE_DIR": str(stage.folder),
+    }
+    up = "interlock up --log-level error"
+    assert stage.run(uid=10001, **env)[:2] == (0, ["interlock db migrate", "interlock join --or-init", up])
+    # A login that may not migrate may not make a fleet either.
+    assert stage.run(uid=10001, **env, SIDECAR_MIGRATE="0")[:2] == (0, ["interlock join", up])
+    (stage.folder / "fleet.json").write_text("{}")
+    assert stage.run(uid=10001, **env)[:2] == (0, ["interlock db migrate", up])
 
 
 def test_who_is_not_root_cannot_be_asked_to_confine(stage: Stage) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import secrets
+import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,10 +13,11 @@ from proxy.errors import ConfigError, SchemaError, StoreUnavailableError
 from proxy.fleet import sealing
 from proxy.fleet.bridge import StoreBridge
 from proxy.fleet.membership import Membership, MembershipFile
-from proxy.fleet.mirror import LISTS, SECRETS, STATE
+from proxy.fleet.mirror import LISTS, SECRETS, STATE, Mirror
 from proxy.fleet.open_state import needed_kek
 from proxy.fleet.shared_state import LIST, PINS, SECRET, SharedState
 from proxy.identity.ca import Authority
+from proxy.identity.token_file import OperatorTokens
 from proxy.store.fleet_store import DocumentRow, FleetRow, FleetStore, PinsRow
 from proxy.store.open_store import newer_schema
 from proxy.system.replica_name import replica_name
@@ -27,6 +31,12 @@ if TYPE_CHECKING:
     from proxy.gate.tool_pins import ServerPins
 
 PROBE = "probe"
+FOUNDING = "founding"
+"""The folder in the state folder where a fleet's first keys are made."""
+
+
+class FleetExistsError(ConfigError):
+    """The database has a fleet already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +66,41 @@ def init_fleet(settings: Settings, environ: Mapping[str, str]) -> Joined:
         fleet = FleetRow(state.fleet_id, kek.key_id, _probe(kek, state.fleet_id))
         made = bridge.run(lambda store: store.found(fleet, documents, pins))
         if made != state.fleet_id:
-            raise ConfigError(f"the database has the fleet {made} already; `interlock join` brings this machine in")
+            raise FleetExistsError(
+                f"the database has the fleet {made} already; `interlock join` brings this machine in"
+            )
         return _enter(file, state, documents, pins)
     except StoreUnavailableError as error:
         raise ConfigError(f"the fleet cannot be made: {error}") from error
     finally:
         bridge.close()
         lock.release()
+
+
+def join_or_found_fleet(settings: Settings, environ: Mapping[str, str]) -> Joined:
+    """Join the fleet of the database, made first where there is none. Many may do so at once. Raises ConfigError."""
+    if MembershipFile(settings.state_dir).read() is None:
+        _found_if_missing(settings, environ)
+    return join_fleet(settings, environ)
+
+
+def _found_if_missing(settings: Settings, environ: Mapping[str, str]) -> None:
+    """Make the fleet of this folder, or where it is empty in a folder beside: who comes second keeps an empty one."""
+    if Mirror(settings).key_ids():
+        with contextlib.suppress(FleetExistsError):
+            init_fleet(settings, environ)
+        return
+    beside = settings.state_dir / FOUNDING
+    shutil.rmtree(beside, ignore_errors=True)
+    try:
+        init_fleet(settings.model_copy(update={"state_dir": beside}), environ)
+        token, kept = (OperatorTokens(folder).token_file for folder in (beside, settings.state_dir))
+        kept.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        token.replace(kept)  # the one thing of a fleet's first machine that the store does not have
+    except FleetExistsError:
+        pass
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
 
 
 def join_fleet(settings: Settings, environ: Mapping[str, str]) -> Joined:

@@ -10,7 +10,7 @@ import base64
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy.kubernetes.pod import hold, objections, opted_out
+from proxy.kubernetes.pod import hold, objections, objections_to_change, opted_out
 
 if TYPE_CHECKING:
     from proxy.kubernetes.injection import Injection, Manifest
@@ -32,8 +32,12 @@ def mutate(review: Any, injection: Injection) -> Manifest:
     if opted_out(pod, injection):
         return _answer(request, {"allowed": True})
     held = hold(pod, injection)
+    if _before(request) is not None:
+        # Of a pod that runs, debugging containers alone can be added.
+        added = {key: held["spec"][key] for key in ("ephemeralContainers",) if key in pod["spec"]}
+        held = {**pod, "spec": {**pod["spec"], **added}}
     # Said at once, before a scheduler looks at the pod; `validate` would say it, too.
-    if said := objections(held, injection):
+    if said := _objections(request, held, injection):
         return _refusal(request, said)
     if held == pod:
         return _answer(request, {"allowed": True})
@@ -50,9 +54,20 @@ def validate(review: Any, injection: Injection) -> Manifest:
     pod = request["object"]
     if opted_out(pod, injection):
         return _answer(request, {"allowed": True})
-    if said := objections(pod, injection):
+    if said := _objections(request, pod, injection):
         return _refusal(request, said)
     return _answer(request, {"allowed": True})
+
+
+def _before(request: Manifest) -> Manifest | None:
+    """Return the pod as it was, where one that runs is changed."""
+    old = request.get("oldObject")
+    return old if request.get("operation") == "UPDATE" and isinstance(old, dict) else None
+
+
+def _objections(request: Manifest, pod: Manifest, injection: Injection) -> list[str]:
+    before = _before(request)
+    return objections(pod, injection) if before is None else objections_to_change(before, pod, injection)
 
 
 def _request(review: Any) -> Manifest:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import json
@@ -19,8 +20,13 @@ from joserfc import jwk, jwt
 from proxy.console import door, oidc
 from proxy.core.approvals import Role
 from proxy.errors import AuditUnavailableError, ConfigError
+from proxy.identity.jwt import TokenError
+from proxy.identity.oidc_settings import load_oidc
+from proxy.identity.operator_verifier import OperatorVerifier
+from proxy.twophase.review import ReviewError
 from tests.support.console_fixture import URL, Desk, open_desk
 from tests.support.oidc_issuer import CLIENT, SECRET, Issuer, forge, new_key, start_issuer
+from tests.support.proposal_fixture import new_proposal
 
 TICKET = "interlock-8090-oidc"
 
@@ -303,3 +309,46 @@ async def test_a_secret_that_others_can_read_stops_the_start(tmp_path: Path) -> 
     with pytest.raises(ConfigError, match="chmod 600"):
         async with open_desk(tmp_path, console_url=URL, console_oidc=file):
             pass
+
+
+PROPOSAL = "01890000-0000-7000-8000-00000000000a"
+
+
+async def lay_own(desk: Desk, agent: str) -> None:
+    now = time.time()
+    await desk.console.review._store.propose(
+        new_proposal(
+            PROPOSAL, principal=agent, own="refuse", created_at=now, expires_at=now + 600, arguments_hash=PROPOSAL
+        ),
+        now,
+    )
+
+
+async def test_who_signs_in_does_not_approve_what_an_agent_of_theirs_proposed(tmp_path: Path, issuer: Issuer) -> None:
+    file = write_settings(tmp_path, issuer.url, agents=["okta:{sub}/*", "okta:{sub}"])
+    async with open_desk(tmp_path, console_url=URL, console_oidc=file) as desk:
+        await lay_own(desk, "okta:alice/bot")
+        issuer.claims = {"sub": "alice"}
+        assert (await sign_in(desk, issuer)).status_code == 200
+        page = (await desk.http.get(f"/approvals/{PROPOSAL}")).text
+        assert "You run the agent okta:alice/bot" in page
+        assert 'id="approve"' not in page
+        assert (await desk.post(f"/approvals/{PROPOSAL}/approve", shown="yes")).status_code == 403
+        assert (await desk.console.review.show(PROPOSAL))["state"] == "pending"
+        # By the admin API as well, with the issuer's own token.
+        settings = load_oidc(file, URL)
+        assert settings is not None
+        guard = OperatorVerifier(settings)
+        now = int(time.time())
+        claims = {"iss": issuer.url, "aud": CLIENT, "iat": now, "exp": now + 60, "groups": ["sre"]}
+        alice = await guard.operator(issuer.signed({**claims, "sub": "alice"}))
+        with pytest.raises(ReviewError) as refusal:
+            await desk.console.review.approve(PROPOSAL, alice)
+        assert refusal.value.code == "own_proposal"
+        # A name that is a pattern is no pattern, and a name that begins alike is somebody else.
+        for name in ("a*", "alic", "alice/bo"):
+            with contextlib.suppress(TokenError):
+                assert not (await guard.operator(issuer.signed({**claims, "sub": name}))).runs("okta:alice/bot"), name
+        bob = await guard.operator(issuer.signed({**claims, "sub": "bob"}))
+        await desk.console.review.approve(PROPOSAL, bob)
+        assert (await desk.console.review.show(PROPOSAL))["state"] == "approved"

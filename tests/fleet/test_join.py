@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from proxy.errors import ConfigError
-from proxy.fleet.join import change_kek, join_fleet
+from proxy.fleet.join import change_kek, join_fleet, join_or_found_fleet
 from proxy.fleet.key_encryption_key import KeyEncryptionKey
 from proxy.fleet.mirror import SECRETS, Mirror
 from proxy.fleet.start import start_fleet
@@ -130,6 +130,41 @@ def test_a_folder_with_keys_of_its_own_is_left_as_it_is(world: FleetWorld) -> No
     with pytest.raises(ConfigError, match=r"has its own state, mask, .*agents.*which joining would overwrite"):
         world.join("b")
     assert files(other.state_dir) | {"lock": b""} == before | {"lock": b""}
+
+
+def test_many_start_on_an_empty_database_and_are_one_fleet_with_one_ca(world: FleetWorld) -> None:
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        started = list(pool.map(lambda name: join_or_found_fleet(world.settings(name), ENVIRON), "abcd"))
+    assert len({one.fleet_id for one in started}) == 1
+    assert len({one.replica_id for one in started}) == 4
+    folders = [world.settings(name).state_dir for name in "abcd"]
+    assert len({(folder / "ca" / "ca.pem").read_bytes() for folder in folders}) == 1
+    # The first operator's token is with the one that made it, and works at all of them.
+    (token,) = [file.read_text().strip() for folder in folders if (file := folder / "keys" / "operator.token").exists()]
+    assert all(OperatorTokens(folder).operator(token) for folder in folders)
+    assert not [folder for folder in folders if (folder / "founding").exists()]
+    again = join_or_found_fleet(world.settings("c"), ENVIRON)
+    assert (again.again, again.replica_id) == (True, started[2].replica_id)
+
+
+def test_a_machine_that_has_run_alone_makes_the_fleet_of_its_own_state(world: FleetWorld) -> None:
+    first, second = world.settings("a"), world.settings("b")
+    for settings in (first, second):
+        Mirror(settings).make_missing()
+    certificate = Authority(first.state_dir).look()
+    join_or_found_fleet(first, ENVIRON)
+    assert Authority(first.state_dir).look() == certificate
+    # Which of two CAs is meant is not guessed.
+    with pytest.raises(ConfigError, match="which joining would overwrite"):
+        join_or_found_fleet(second, ENVIRON)
+
+
+def test_keys_that_a_crash_left_behind_are_not_the_fleets(world: FleetWorld) -> None:
+    Mirror(
+        world.settings("a").model_copy(update={"state_dir": world.settings("a").state_dir / "founding"})
+    ).make_missing()
+    made = join_or_found_fleet(world.settings("a"), ENVIRON)
+    assert join_or_found_fleet(world.settings("b"), ENVIRON).fleet_id == made.fleet_id
 
 
 def test_a_folder_of_another_fleet_is_refused(fleet: FleetWorld, postgres: Postgres, tmp_path: Path) -> None:

@@ -16,11 +16,18 @@ def injection() -> Injection:
                 {
                     "name": "interlock",
                     "image": "interlock:1",
-                    "env": [{"name": "INTERLOCK_PROFILE", "value": "strict"}],
+                    "env": [
+                        {"name": "INTERLOCK_PROFILE", "value": "strict"},
+                        {"name": "INTERLOCK_KEK", "valueFrom": {"secretKeyRef": {"name": "kek", "key": "key"}}},
+                    ],
                     "volumeMounts": [{"name": "interlock-state", "mountPath": "/var/lib/interlock"}],
                 },
             ],
-            "volumes": [{"name": "interlock-state", "emptyDir": {}}, {"name": "interlock-share", "emptyDir": {}}],
+            "volumes": [
+                {"name": "interlock-state", "emptyDir": {}},
+                {"name": "interlock-share", "emptyDir": {}},
+                {"name": "interlock-database", "secret": {"secretName": "db"}},
+            ],
             "agents": {
                 "env": [{"name": "SSL_CERT_FILE", "value": "/share/bundle.pem"}],
                 "volumeMounts": [{"name": "interlock-share", "mountPath": "/share", "readOnly": True}],

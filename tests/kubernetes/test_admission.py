@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import base64
+import copy
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,32 @@ def test_the_patch_gives_the_held_pod(pod: dict[str, Any], injection: Injection)
     assert (response["uid"], response["allowed"], response["patchType"]) == ("u-1", True, "JSONPatch")
     (change,) = json.loads(base64.b64decode(response["patch"]))
     assert change == {"op": "replace", "path": "/spec", "value": hold(pod, injection)["spec"]}
+
+
+def test_of_a_pod_that_runs_only_a_debugging_container_is_changed(pod: dict[str, Any], injection: Injection) -> None:
+    before = hold(pod, injection)
+    before["spec"]["initContainers"][0]["terminationMessagePath"] = "/dev/termination-log"
+    after = copy.deepcopy(before)
+    after["spec"]["ephemeralContainers"] = [{"name": "debugger", "image": "busybox:1"}]
+    response = mutate(review(after, operation="UPDATE", oldObject=before), injection)["response"]
+    (change,) = json.loads(base64.b64decode(response["patch"]))
+    assert {**change["value"], "ephemeralContainers": None} == {**before["spec"], "ephemeralContainers": None}
+    assert change["value"]["ephemeralContainers"][0]["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    patched = review({**after, "spec": change["value"]}, operation="UPDATE", oldObject=before)
+    assert validate(patched, injection)["response"]["allowed"]
+    assert not validate(review(after, operation="UPDATE", oldObject=before), injection)["response"]["allowed"]
+
+
+def test_the_sidecars_image_cannot_be_changed_in_a_pod_that_runs(pod: dict[str, Any], injection: Injection) -> None:
+    before = hold(pod, injection)
+    after = copy.deepcopy(before)
+    after["metadata"]["labels"] = {"a": "b"}
+    assert validate(review(after, operation="UPDATE", oldObject=before), injection)["response"]["allowed"]
+    after["spec"]["initContainers"][1]["image"] = "evil:1"
+    response = validate(review(after, operation="UPDATE", oldObject=before), injection)["response"]
+    assert (response["allowed"], "image" in response["status"]["message"]) == (False, True)
+    # Without the pod as it was, it is judged as a new one.
+    assert not validate(review(after, operation="UPDATE"), injection)["response"]["allowed"]
 
 
 def test_a_pod_that_is_held_already_needs_no_patch(pod: dict[str, Any], injection: Injection) -> None:

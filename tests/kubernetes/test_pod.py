@@ -5,12 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from proxy.kubernetes.pod import ACCOUNT_FOLDER, hold, objections, opted_out
+from proxy.kubernetes.injection import Injection
+from proxy.kubernetes.pod import ACCOUNT_FOLDER, hold, objections, objections_to_change, opted_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from proxy.kubernetes.injection import Injection
 
 type Pod = dict[str, Any]
 
@@ -18,7 +17,7 @@ type Pod = dict[str, Any]
 def test_the_sidecar_starts_before_every_container_of_the_pod(pod: Pod, injection: Injection) -> None:
     spec = hold(pod, injection)["spec"]
     assert [each["name"] for each in spec["initContainers"]] == ["interlock-rules", "interlock", "prepare"]
-    assert [each["name"] for each in spec["volumes"]] == ["interlock-state", "interlock-share"]
+    assert [each["name"] for each in spec["volumes"]] == ["interlock-state", "interlock-share", "interlock-database"]
     assert spec["securityContext"] == {"fsGroup": 10001}
 
 
@@ -82,6 +81,33 @@ def agent(pod: Pod) -> Pod:
     [
         (lambda pod: pod["spec"].update(hostNetwork=True), "hostNetwork"),
         (lambda pod: pod["spec"].update(hostPID=True), "hostPID"),
+        (lambda pod: pod["spec"].update(hostIPC=True), "hostIPC"),
+        (lambda pod: pod["spec"].update(hostAliases=[{"ip": "6.6.6.6", "hostnames": ["api.example"]}]), "hostAliases"),
+        (lambda pod: pod["spec"].update(dnsConfig={"nameservers": ["6.6.6.6"]}), "nameservers"),
+        (lambda pod: pod["spec"].update(os={"name": "windows"}), "spec.os"),
+        (lambda pod: pod["spec"]["volumes"].append({"name": "out", "nfs": {"server": "evil.example"}}), "'out' (nfs)"),
+        (lambda pod: pod["spec"]["volumes"].append({"name": "out", "gitRepo": {}}), "'out' (gitRepo)"),
+        (lambda pod: agent(pod).update(livenessProbe={"httpGet": {"host": "evil.example"}}), "'evil.example', around"),
+        (lambda pod: agent(pod).update(startupProbe={"tcpSocket": {"host": "127.0.0.1"}}), "'127.0.0.1', around"),
+        (lambda pod: agent(pod).update(lifecycle={"preStop": {"httpGet": {"host": "e.example"}}}), "preStop lets the"),
+        (lambda pod: agent(pod)["securityContext"].update(windowsOptions={"hostProcess": True}), "privileged"),
+        (lambda pod: pod["spec"]["securityContext"].update(windowsOptions={"hostProcess": True}), "privileged"),
+        (
+            lambda pod: pod["spec"].update(ephemeralContainers=[{"name": "d", "targetContainerName": "interlock"}]),
+            "it would see the proxy's processes",
+        ),
+        (lambda pod: pod["spec"]["volumes"].append({"name": "v", "secret": {"secretName": "db"}}), "secret 'db'"),
+        (
+            lambda pod: pod["spec"]["volumes"].append(
+                {"name": "v", "projected": {"sources": [{"secret": {"name": "db"}}]}}
+            ),
+            "secret 'db'",
+        ),
+        (lambda pod: agent(pod).update(envFrom=[{"secretRef": {"name": "kek"}}]), "secret 'kek'"),
+        (
+            lambda pod: agent(pod)["env"].append({"name": "X", "valueFrom": {"secretKeyRef": {"name": "kek"}}}),
+            "secret 'kek'",
+        ),
         (lambda pod: pod["spec"].update(shareProcessNamespace=True), "shareProcessNamespace"),
         (lambda pod: pod["spec"]["volumes"].append({"name": "node", "hostPath": {"path": "/"}}), "hostPath"),
         (lambda pod: pod["spec"]["securityContext"].update(sysctls=[{"name": "net.ipv4.ip_forward"}]), "sysctls"),
@@ -118,6 +144,51 @@ def test_a_pod_that_would_not_be_held_is_refused_with_the_reason(
     change(held)
     told = "; ".join(objections(held, injection))
     assert said in told
+
+
+def test_what_does_not_lead_around_the_rules_is_not_refused(pod: Pod, injection: Injection) -> None:
+    pod["spec"] |= {
+        "hostUsers": False,
+        "dnsConfig": {"options": [{"name": "ndots", "value": "1"}]},
+        "os": {"name": "linux"},
+        "securityContext": {"sysctls": [{"name": "net.ipv4.ip_unprivileged_port_start", "value": "0"}]},
+        "volumes": [
+            {"name": "data", "persistentVolumeClaim": {"claimName": "data"}},
+            {"name": "own", "secret": {"secretName": "mine"}},
+            {"name": "secrets", "csi": {"driver": "secrets-store.csi.k8s.io"}},
+        ],
+    }
+    agent(pod).update({"readinessProbe": {"httpGet": {"path": "/", "port": 80}}, "ports": [{"containerPort": 80}]})
+    pod["spec"]["containers"][0]["securityContext"] = {"capabilities": {"add": ["IPC_LOCK"]}, "runAsUser": 0}
+    assert objections(hold(pod, injection), injection) == []
+
+
+def test_the_sidecar_of_a_pod_that_runs_stays_as_it_was(pod: Pod, injection: Injection) -> None:
+    held = hold(pod, injection)
+    first_init(held)["terminationMessagePath"] = "/dev/termination-log"
+    newer = Injection.model_validate(
+        injection.model_dump(by_alias=True)
+        | {"initContainers": [{**each, "image": "interlock:2"} for each in injection.init_containers]}
+    )
+    labelled = {**copy.deepcopy(held), "metadata": {"name": "agent", "labels": {"a": "b"}}}
+    debugged = copy.deepcopy(held)
+    debugged["spec"]["ephemeralContainers"] = [{"name": "debugger", "image": "busybox:1"}]
+    debugged["spec"]["ephemeralContainers"][0] |= {"securityContext": agent(held)["securityContext"]}
+    for template in (injection, newer):
+        assert objections_to_change(held, labelled, template) == []
+        assert objections_to_change(held, debugged, template) == []
+    for change, said in (
+        (lambda new: first_init(new).update(image="evil:1"), "container 'interlock', image"),
+        (lambda new: agent(new)["securityContext"].update(runAsUser=10001), "user 10001 is the proxy's"),
+    ):
+        changed = copy.deepcopy(held)
+        change(changed)
+        assert said in "; ".join(objections_to_change(held, changed, injection))
+    # A pod from before the namespace had its label has no sidecar and gets no debugger; it can be deleted.
+    bare = {**pod, "metadata": {"finalizers": []}}
+    assert objections_to_change(pod, bare, injection) == []
+    with_debugger = {**pod, "spec": {**pod["spec"], "ephemeralContainers": [{"name": "debugger"}]}}
+    assert any("interlock-rules" in each for each in objections_to_change(pod, with_debugger, injection))
 
 
 def test_a_pods_user_counts_for_containers_that_name_none(pod: Pod, injection: Injection) -> None:

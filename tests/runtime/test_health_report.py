@@ -117,9 +117,9 @@ def test_a_store_that_two_phase_rules_need_is_part_of_being_ready(world: World) 
     assert "no answer in time" in said["not_ready"]["two_phase"]
 
 
-def test_names_of_servers_are_left_out_where_they_are_not_wanted(world: World) -> None:
+def test_names_of_servers_are_left_out_unless_they_are_wanted(world: World) -> None:
     event = AuditEvent(event_id="e", kind="completed", time=0, server="files.example", upstream_ms=20.0)
     world.counters.row(1).count(event)
-    assert 'interlock_server_seconds_count{server="files.example"} 1.0' in world.ask("/metrics")[1]
-    world.health._settings = world.health._settings.model_copy(update={"server_metrics": False})
     assert "files.example" not in world.ask("/metrics")[1]
+    world.health._settings = world.health._settings.model_copy(update={"server_metrics": True})
+    assert 'interlock_server_seconds_count{server="files.example"} 1.0' in world.ask("/metrics")[1]

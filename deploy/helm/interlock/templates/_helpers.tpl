@@ -42,6 +42,20 @@ capabilities: {drop: [ALL]}
 - {name: INTERLOCK_DATABASE_URL_FILE, value: /run/secrets/database/url}
 - {name: SIDECAR_MIGRATE, value: {{ ternary "1" "0" .Values.database.migrate | quote }}}
 {{- end }}
+{{- with .Values.fleet.existingSecret }}
+# One CA, one set of keys, agents and pins for all: each replica joins when it starts, and the first one makes the fleet.
+- {name: SIDECAR_FLEET, value: "1"}
+- {name: INTERLOCK_KEY_ENCRYPTION_KEY, value: "env:INTERLOCK_KEK"}
+- {name: INTERLOCK_KEK, valueFrom: {secretKeyRef: {name: {{ . }}, key: key}}}
+{{- end }}
+{{- with .Values.telemetry }}
+{{- if .otlpEndpoint }}
+- {name: INTERLOCK_SINKS, value: {{ list (dict "kind" "otlp" "endpoint" .otlpEndpoint) | toJson | quote }}}
+{{- if .headersSecret }}
+- {name: OTEL_EXPORTER_OTLP_HEADERS, valueFrom: {secretKeyRef: {name: {{ .headersSecret }}, key: headers}}}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- range $name, $value := .Values.settings }}
 - {name: {{ printf "INTERLOCK_%s" (upper $name) | quote }}, value: {{ kindIs "slice" $value | ternary (join " " $value) (toString $value) | quote }}}
 {{- end }}

@@ -25,7 +25,11 @@ initContainers:
       {{- include "interlock.env" . | nindent 6 }}
       - {name: SIDECAR_SHARE, value: /share}
       - {name: INTERLOCK_LISTEN, value: "127.0.0.1:8080"}
-    # On loopback, so that only the pod can ask. The answer and the pod's events say why it is not ready.
+      {{- if .Values.sidecar.metrics }}
+      - {name: INTERLOCK_HEALTH_LISTEN, value: "0.0.0.0:8081"}
+    ports: [{name: interlock-health, containerPort: 8081, protocol: TCP}]
+      {{- end }}
+    # From inside, so that no port need be open. The answer and the pod's events say why it is not ready.
     startupProbe:
       exec: {command: [python, -c, "import urllib.request as r; r.urlopen('http://127.0.0.1:8081/readyz', timeout=4)"]}
       periodSeconds: 2
