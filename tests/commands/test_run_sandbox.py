@@ -142,6 +142,24 @@ def test_a_supervised_server_does_not_open_a_hidden_file_that_is_made_later(fold
     assert {event["rule"] for event in refused} == {"sandbox: hide: **/*.key"}
 
 
+def test_what_is_refused_in_a_first_call_without_an_opening_is_told_with_it(folder: Path) -> None:
+    with tempfile.NamedTemporaryFile(dir=Path.home()) as outside:
+        told_in_first_call(folder, outside.name)
+
+
+def told_in_first_call(folder: Path, outside: str) -> None:
+    with started(folder, ASKING, profile(folder), "--trace", "require") as run:
+        assert "Error" in text_of(run.call("read", 1, path=outside))
+        assert run.end() == 0
+        refused = [
+            (event["tool"], each["target"], each["line"])
+            for event in run.events()
+            if event.get("call_id")
+            for each in event.get("detail", {}).get("violations", [])
+        ]
+    assert refused == [("read", outside, "read and write do not list it")]
+
+
 @pytest.mark.parametrize("trace", ["off", "require"])
 def test_nothing_is_left_when_the_launcher_is_killed(folder: Path, trace: str) -> None:
     unwritten, written = folder / "unwritten.txt", folder / "written.txt"
