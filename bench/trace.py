@@ -180,7 +180,7 @@ def lines_per_second() -> Iterator[Figure]:
 
 def _rate(lines: list[str], *, sense: bool) -> float:
     reader, normaliser, attributor = TraceReader(), Normaliser(), Attributor(2)
-    attributor.reading_began(0)
+    attributor.reading_began()
     started = time.process_time()
     for line in lines:
         event = reader.take(line)

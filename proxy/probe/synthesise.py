@@ -137,7 +137,7 @@ class _ArgumentMaker:
             given = [*_list(schema.get("examples")), *default]
         if given:
             return given[self.turn % len(given)]
-        match self._type(schema):
+        match self._type(name, schema):
             case "object":
                 return self.object(schema, depth)
             case "array":
@@ -154,12 +154,14 @@ class _ArgumentMaker:
             case _:
                 return self._string(name, schema)
 
-    def _type(self, schema: JsonObject) -> str:
+    def _type(self, name: str, schema: JsonObject) -> str:
         kind = schema.get("type")
         kinds = [each for each in _list(kind) if each != "null"] if isinstance(kind, list) else [kind]
         first = kinds[0] if kinds else "null"
         if isinstance(first, str):
             return first
+        if self.meaningful and not schema and re.search(NUMBERS, _words(name)):
+            return "number"  # such as an item of `numbers`, where the schema says only that it is a list
         return "object" if "properties" in schema else "array" if "items" in schema else "string"
 
     def _array(self, name: str, schema: JsonObject, depth: int) -> list[Any]:
@@ -232,6 +234,7 @@ class _ArgumentMaker:
 
 
 REPOSITORY = r"\brepo(sitory)?\b"
+NUMBERS = r"\b(number|amount|price|score|count|quantity|total|digit)\b"
 # So many of the hints are also searched for in descriptions; the others are words that occur in any text.
 DESCRIBED = 6
 NAMED: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -245,6 +248,13 @@ NAMED: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"\b(ip|address)\b", ("192.0.2.7", "192.0.2.8")),
     (r"\b(command|cmd|shell)\b", ("echo hello", "true")),
     (r"\b(code|script)\b", ("print(1 + 1)", "1 + 1")),
+    (r"\b(expression|formula|equation)\b", ("1 + 1", "2 * 3")),
+    (r"\b(module|library|package)\b", ("json", "math")),
+    (r"\btemplate\b", ("Hello {name}", "Hello {{ name }}")),
+    (r"\b(json|config(uration)?|settings|preferences)\b", ('{"name": "sample"}', '{"debug": true}')),
+    (r"\broles?\b", ("user", "admin")),
+    (r"\b(user ?name|user|login|account)\b", ("alex", "admin")),
+    (r"\b(password|passphrase)\b", ("correct horse battery staple", "second-pass-phrase")),
     (r"\bsql\b", ("SELECT 1", "SELECT 2")),
     (r"\b(pattern|regex|glob)\b", ("*.md", "note")),
     (r"\b(query|search|term|keyword|q)\b", ("meeting notes", "report")),

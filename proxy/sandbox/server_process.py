@@ -10,8 +10,11 @@ import os
 import signal
 import sys
 import threading
+from array import array
 from dataclasses import dataclass
+from fcntl import ioctl
 from pathlib import Path
+from termios import FIONREAD
 from typing import TYPE_CHECKING
 
 from proxy.errors import StartError
@@ -76,15 +79,16 @@ class ServerProcess:
     _owner_end: int | None
     _pipes: tuple[int, int]
     _copying: threading.Thread | None = None
+    _given: int = 0
 
     @property
     def pid(self) -> int:
         """The reaper's process, which takes the signals."""
         return self._process.pid
 
-    def pipes(self) -> tuple[int, int]:
-        """Return the descriptor of the server's stdin pipe, and the inode of its stdout pipe."""
-        return self._pipes
+    @property
+    def stdout_inode(self) -> int:
+        return self._pipes[1]
 
     async def read(self) -> bytes:
         """Return what the server wrote to its stdout; empty at its end."""
@@ -94,8 +98,22 @@ class ServerProcess:
     async def write(self, data: bytes) -> None:
         """Write to the server's stdin, as fast as it reads. Raises OSError where it has closed it."""
         assert self._process.stdin is not None
+        self._given += len(data)
         self._process.stdin.write(data)
         await self._process.stdin.drain()
+
+    def has_read(self) -> bool:
+        """Return whether the server has read anything of its stdin; also True where that cannot be known any more."""
+        stdin = self._process.stdin
+        if stdin is None or stdin.is_closing():
+            return True
+        unread = array("i", [0])
+        try:
+            ioctl(self._pipes[0], FIONREAD, unread)
+        except OSError:
+            return True
+        written = self._given - stdin.transport.get_write_buffer_size()
+        return unread[0] < written
 
     def signal(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError):

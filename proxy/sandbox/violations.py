@@ -23,7 +23,6 @@ MECHANISMS: Final = {
     "EROFS": "mount",
     "EPERM": "seccomp",
     "ENOSYS": "seccomp",
-    "EAFNOSUPPORT": "seccomp",
 }
 NO_WAY_OUT: Final = frozenset({"ENETUNREACH", "EHOSTUNREACH"})
 VIEW: Final = "view"
@@ -128,8 +127,6 @@ def _refusing_line(seen: Seen, granted: Boundaries) -> str | None:
         return (
             None if path is not None and path in granted.programs and kind == "proc.exec" else "exec does not list it"
         )
-    if kind == "ipc.unix" and seen.action == "socket":
-        return "sockets lists none"
     if kind == "ipc.unix":
         return None if path in granted.sockets or path is None else "sockets does not list it"
     if kind == "net.connect":

@@ -90,8 +90,8 @@ class Attributor:
         self._places = NumberPlaces()
         self._held: deque[tuple[Observation, int, str]] = deque()
         self._requests = self._written = self._seen = self._answered = 0
-        self._first_read: float | None = None
-        self._begun = False
+        self._unread_until = 0.0
+        self._reads = self._begun = False
         self._in_order, self._overlapped = True, 0
         self._closed: list[str] = []
         # Only candidates are known so far; the threads that write their responses may still decide.
@@ -120,20 +120,24 @@ class Attributor:
             self._answered += call.answered is None
             call.answer_start, call.answered = start, time
 
-    def output_read(self, total: int, time: float) -> list[AttributedObservation]:
+    def output_read(self, total: int) -> list[AttributedObservation]:
         """Note how much of the server's output is known; return what can be attributed now."""
         self._seen = max(self._seen, total)
-        self.reading_began(time)
         return self._release()
 
-    def reading_began(self, time: float) -> None:
+    def not_read_until(self, time: float) -> None:
+        """Note that the server had read nothing of its input at this time: what it did before is nobody's call."""
+        if not self._reads:
+            self._unread_until = max(self._unread_until, time)
+
+    def reading_began(self) -> None:
         """Note that the server has begun to read its input, or to answer."""
-        if self._first_read is None:
-            self._first_read = time
+        # At some time after it was last known not to have. All since then is the calls': none may hide in start-up.
+        self._reads = True
 
     @property
     def awaits_first_read(self) -> bool:
-        return self._first_read is None
+        return not self._reads
 
     def take(self, event: Event, observations: list[Observation]) -> list[AttributedObservation]:
         """Take the next event of the trace and its observations; return what can be attributed now."""
@@ -172,7 +176,7 @@ class Attributor:
         if old:
             self._seen = max(self._seen, *old)
             if before == float("inf"):
-                self.reading_began(self._held[-1][0].time + 1)
+                self.reading_began()
         return [*self._release(), *self._settle(before)]
 
     def take_closed(self) -> list[str]:
@@ -199,7 +203,7 @@ class Attributor:
         ready: list[AttributedObservation] = []
         while self._held:
             seen, written, touched = self._held[0]
-            known = (written <= self._seen or written < end) and self._first_read is not None
+            known = (written <= self._seen or written < end) and (self._reads or seen.time < self._unread_until)
             if not known and len(self._held) <= MAX_HELD:
                 break
             self._held.popleft()
@@ -281,7 +285,7 @@ class Attributor:
         for thread in seen.lineage if self._owners else ():
             if thread in self._owners:
                 return self._by_process(*self._owners[thread], calls, touched)
-        if self._first_read is not None and seen.time < self._first_read and not self._begun:
+        if seen.time < self._unread_until and not self._begun:
             return Attribution("startup")
         if not calls:
             return Attribution("ambient" if self._begun else "startup")

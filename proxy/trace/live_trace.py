@@ -91,7 +91,7 @@ class LiveTrace:
         self._open: dict[str, InFlightCall] = {}
         self._collecting = 0.0  # since when lines are left in the pipe
         self._rest = ""
-        self._stdin = -1
+        self._server: ServerProcess | None = None
         self._progress = False
         self._stopped = self._drained = False
         self._pausing: asyncio.TimerHandle | None = None
@@ -113,9 +113,9 @@ class LiveTrace:
         self._log.is_hidden = is_hidden
 
     def begin(self, server: ServerProcess) -> None:
-        self._stdin, stdout = server.pipes()
+        self._server = server
         self._reaper = self._normaliser.group = server.pid
-        self._attributor = Attributor(stdout)
+        self._attributor = Attributor(server.stdout_inode)
         self._listen()
         if self._channel.openings.descriptor >= 0:
             asyncio.get_running_loop().add_reader(self._channel.openings.descriptor, self._look_at_pipe)
@@ -125,6 +125,7 @@ class LiveTrace:
         """Note that a message is about to be written to the server."""
         if self._attributor is None or message.id is None or message.method is None:
             return
+        self._look_at_input()
         self._calls[in_flight.call_id] = self._open[in_flight.call_id] = in_flight
         arguments = message.params.get("arguments", message.params)
         self._attributor.request_sent(in_flight.call_id, message.method, arguments, time.time())
@@ -134,10 +135,25 @@ class LiveTrace:
         if self._attributor is None:
             return
         now = time.time()
+        self._look_at_input()
         for call_id in [call_id for call_id, in_flight in self._open.items() if in_flight.closed]:
             del self._open[call_id]
             self._attributor.call_ended(call_id, start, now)
-        self._take(self._attributor.output_read(end, now))
+            self._attributor.reading_began()
+        self._take(self._attributor.output_read(end))
+
+    def _look_at_input(self) -> None:
+        """Find out whether the server has begun to read: what it does before that is its start, and no call's doing.
+
+        Reads are not traced (they would double the cost). But what is in the pipe shows whether any of it is gone.
+        """
+        attributor, now = self._attributor, time.time()
+        if attributor is None or self._server is None or not attributor.awaits_first_read:
+            return
+        if self._server.has_read():
+            attributor.reading_began()
+        else:
+            attributor.not_read_until(now)
 
     async def settle(self, end: int) -> bool:
         """Return once everything is judged that the server did before it wrote byte `end` of its output.
@@ -147,12 +163,11 @@ class LiveTrace:
         that wrote the answer. Its line is what this waits for.
         """
         assert self._attributor is not None
-        if self._attributor.awaits_first_read and self._open:
-            self._attributor.reading_began(time.time())
         if self.doubt is None and self._attributor.written < end and not self._drained:
             await self._wait_for(end)
         if self.doubt is not None or self._attributor.written < end:
             return False
+        self._look_at_input()
         self._take(self._attributor.release_before(end))
         for each in self._attributor.undecided() if self.judge is not None else ():
             self._judge(each)
@@ -240,6 +255,7 @@ class LiveTrace:
             self._channel.hide()  # strace has it open: from now on nobody else can open it by its name
             if data:
                 self._progress = True
+                self._look_at_input()
                 self._take_lines(data)
                 self._pause_reading(len(data) < PIECE)
                 return
@@ -343,14 +359,9 @@ class LiveTrace:
     async def _keep_time(self) -> None:
         """Find out when the server begins to read, then see that nothing is held back for long."""
         assert self._attributor is not None
-        unread = array("i", [0])
         while self._attributor.awaits_first_read:
             await asyncio.sleep(FIRST_READ_SECONDS)
-            # Reads are not traced (they would double the cost), so the first one is seen by the pipe getting empty.
-            with contextlib.suppress(OSError, ValueError):  # closed: there is nothing more to wait for
-                ioctl(self._stdin, FIONREAD, unread)
-            if self._calls and not unread[0]:
-                self._attributor.reading_began(time.time() - FIRST_READ_SECONDS)
+            self._look_at_input()
         while True:
             await asyncio.sleep(HELD_SECONDS)
             self._take(self._attributor.flush(time.time() - HELD_SECONDS))

@@ -69,10 +69,6 @@ class SocketTable:
         # Also where the kernel refuses it: who asks for one wants to read or forge the traffic of others.
         if family == "AF_PACKET" or (kind == "SOCK_RAW" and family in INTERNET):
             yield make(Capability.NET_CONNECT, "raw socket", peer=family)
-        # In a sandbox without unix sockets this is as far as it gets, so nobody knows the path. The C library's lookups
-        # ask for one that does not block, and do without it.
-        elif family == "AF_UNIX" and call.error == "EAFNOSUPPORT" and "SOCK_NONBLOCK" not in arguments[1]:
-            yield make(Capability.IPC_UNIX, "socket", path="a unix socket", error=call.error)
 
     def _bound(self, call: Syscall, arguments: list[str], make: Make) -> Made:
         inode, local = _inode(arguments), address(arguments[1]) if len(arguments) > 1 else None

@@ -142,6 +142,28 @@ def test_a_supervised_server_does_not_open_a_hidden_file_that_is_made_later(fold
     assert {event["rule"] for event in refused} == {"sandbox: hide: **/*.key"}
 
 
+def test_what_is_refused_in_a_first_call_without_an_opening_is_told_with_it(folder: Path) -> None:
+    with tempfile.NamedTemporaryFile(dir=Path.home()) as outside:
+        told_in_first_call(folder, outside.name)
+
+
+def refused_in_calls(run: Run) -> list[tuple[str, str, str]]:
+    """Return what was refused in calls: the tool, the target, and the line of the profile."""
+    return [
+        (event["tool"], each["target"], each["line"])
+        for event in run.events()
+        if event.get("call_id")
+        for each in event.get("detail", {}).get("violations", [])
+    ]
+
+
+def told_in_first_call(folder: Path, outside: str) -> None:
+    with started(folder, ASKING, profile(folder), "--trace", "require") as run:
+        assert "Error" in text_of(run.call("read", 1, path=outside))
+        assert run.end() == 0
+    assert refused_in_calls(run) == [("read", outside, "read and write do not list it")]
+
+
 @pytest.mark.parametrize("trace", ["off", "require"])
 def test_nothing_is_left_when_the_launcher_is_killed(folder: Path, trace: str) -> None:
     unwritten, written = folder / "unwritten.txt", folder / "written.txt"
@@ -292,12 +314,15 @@ def test_a_listed_socket_is_reached_and_none_beside_it(folder: Path, world: Worl
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(beside))
         listener.listen()
-        with started(folder, ASKING, profile(folder, sockets=[str(world.greeting)])) as run:
+        flag = profile(folder, sockets=[str(world.greeting)])
+        with started(folder, ASKING, flag, "--trace", "require") as run:
             assert text_of(run.call("connect", 1, path=str(world.greeting))) == "hello"
             assert "Error" in text_of(run.call("connect", 2, path=str(beside)))
             listener.setblocking(False)
             with pytest.raises(BlockingIOError):
                 listener.accept()
+            assert run.end() == 0
+            assert refused_in_calls(run) == [("connect", str(beside), "sockets does not list it")]
         with started(folder, ASKING, profile(folder)) as run:
             assert "hello" not in text_of(run.call("connect", 3, path=str(world.greeting)))
 

@@ -50,6 +50,14 @@ def test_a_look_at_what_is_not_there_is_nothing_but_an_attempt_to_write_is() -> 
     assert rules([record(0, "fs.write", "mkdir", path="/etc/x", error="EEXIST")]) == []
 
 
+def test_a_hidden_file_among_the_temporary_ones_is_told() -> None:
+    for path in ("/tmp/.keys", "/var/tmp/.log", "/h/tmp/.x"):
+        assert rules([record(0, "fs.write", "write", path=path)]) == [("t", "hidden-temporary")]
+    for path in ("/tmp/keys", "/tmp/work/.git", "/tmp/.tmpA1b2C3", "/tmp/.X11-unix"):
+        assert rules([record(0, "fs.write", "write", path=path)]) == []
+    assert rules([record(None, "fs.write", "write", path="/tmp/.keys")]) == []
+
+
 def test_a_server_may_read_its_own_settings_where_it_is_started() -> None:
     assert rules([record(None, "fs.read", path="/w/.env")]) == []
     assert rules([record(0, "fs.read", path="/w/.env")]) == [("t", "sensitive-path-read")]

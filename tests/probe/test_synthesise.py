@@ -37,10 +37,20 @@ def make(properties: dict[str, Any], required: list[str] | None = None, name: st
         ("source_timezone", "Europe/Berlin"),
         ("email", "someone@example.org"),
         ("branch_name", "feature"),
+        ("expression", "1 + 1"),
+        ("userRole", "user"),
+        ("username", "alex"),
+        ("module_name", "json"),
+        ("config_json", '{"name": "sample"}'),
     ],
 )
 def test_a_name_tells_what_is_meant(name: str, value: str) -> None:
     assert make({name: {"type": "string"}}, [name])[0].arguments == {name: value}
+
+
+def test_items_of_no_type_are_numbers_where_their_name_says_so() -> None:
+    made = make({"numbers": {"type": "array"}, "names": {"type": "array"}}, ["numbers", "names"])
+    assert made[0].arguments == {"numbers": [1], "names": ["sample"]}
 
 
 def test_a_description_tells_it_too() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 from pathlib import Path
 from typing import Any
@@ -71,7 +70,7 @@ async def test_a_server_that_ends_while_it_is_started_has_its_code(monkeypatch: 
 
     monkeypatch.setattr(loop, "subprocess_exec", slowly)
     server = await start_server(launch("exit 3"))
-    assert server.pipes()[1] == 0
+    assert server.stdout_inode == 0
     assert await server.stop(PATIENCE) == 3
     await server.clean_up()
 
@@ -86,10 +85,28 @@ async def test_a_server_reads_and_writes_and_ends() -> None:
 
 
 async def test_the_pipes_are_those_that_the_server_has() -> None:
-    server = await start_server(launch("stat -L -c %i /dev/fd/0 /dev/fd/1"))
-    stdin, stdout = server.pipes()
-    inodes = f"{os.fstat(stdin).st_ino}\n{stdout}\n"  # now: the pipe is closed once the server has ended
-    assert await server.read() == inodes.encode()
+    server = await start_server(launch("stat -L -c %i /dev/fd/1"))
+    assert await server.read() == f"{server.stdout_inode}\n".encode()
+    await server.clean_up()
+
+
+async def test_one_byte_that_is_gone_shows_that_a_server_reads() -> None:
+    server = await start_server(launch("head -c 1 >/dev/null; echo read; exec sleep 60"))
+    assert not server.has_read()
+    await server.write(b"x" * 99)
+    assert await server.read() == b"read\n"
+    assert server.has_read()
+    await server.clean_up()
+    assert server.has_read()
+
+
+async def test_what_waits_for_room_in_the_pipe_was_not_read() -> None:
+    server = await start_server(launch("exec sleep 60"))
+    writing = asyncio.create_task(server.write(b"x" * (1 << 20)))
+    await asyncio.sleep(0)
+    assert not writing.done()
+    assert not server.has_read()
+    writing.cancel()
     await server.clean_up()
 
 

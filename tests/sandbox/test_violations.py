@@ -95,11 +95,6 @@ def test_a_file_cannot_be_made_in_a_folder_that_is_out_of_sight() -> None:
         assert [each.mechanism for each in violations([seen], granted, enforced=True)] == expected
 
 
-def test_a_unix_socket_that_is_refused_is_told_without_its_path() -> None:
-    seen = Seen("ipc.unix", action="socket", path="a unix socket", error="EAFNOSUPPORT")
-    assert [each.line for each in violations([seen], GRANTED, enforced=True)] == ["sockets lists none"]
-
-
 @pytest.mark.parametrize("error", ["ENOENT", "EACCES"])
 def test_in_shadow_what_did_not_happen_is_no_violation(error: str) -> None:
     assert violations([Seen("fs.read", path="/etc/shadow", error=error)], GRANTED, enforced=False) == []

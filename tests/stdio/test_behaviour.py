@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 from tests.stdio.test_runner import INITIALIZE
 from tests.support.stdio_harness import Run, start_run
+from tests.support.timeouts import PATIENCE
 
 # A server whose one tool runs what it is given, and answers with what that said.
 OBEDIENT = """
@@ -69,6 +71,7 @@ rules:
     acts: [connect]
     when: {{arg: host, host_in: ["127.0.0.66"]}}
 """
+NAMED = ("--trace", "require", "--server-name", "obedient")
 
 
 class World:
@@ -270,6 +273,55 @@ def test_a_server_that_reads_its_own_stdout_cannot_be_known_any_more(tmp_path: P
         result = world.do("kept['r'] = os.open('/proc/self/fd/1', os.O_RDONLY | os.O_NONBLOCK)")
         assert reason(result)[0] == "trace_incomplete"
         assert reason(world.do("said.append(1)"))[0] == "trace_incomplete"
+
+
+@pytest.mark.parametrize("opening", [None, "initialize"])
+def test_a_call_that_comes_first_is_judged_as_any(tmp_path: Path, opening: str | None) -> None:
+    # Stateless clients (2026-07-28) send no opening; others may send it together with their first call.
+    victim, early = tmp_path / "victim", tmp_path / "early"
+    victim.touch()
+    early.touch()
+    starting = f"import os, time; os.unlink({str(early)!r}); time.sleep(0.3)\n"
+    first = {"jsonrpc": "2.0", "id": 0, "method": opening, "params": INITIALIZE}
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
+    call |= {"params": {"name": "careful", "arguments": {"code": f"os.unlink({str(victim)!r})"}}}
+    command = [sys.executable, "-I", "-S", "-c", starting + OBEDIENT]
+    with start_run(tmp_path / "run", command, *NAMED, policy=POLICY.format(secrets=tmp_path / "keys")) as run:
+        run.send(*([first] if opening else []), call)
+        result = run.answer(1)["result"]
+        assert run.call("careful", 2, code="said.append(1)")["result"]["content"][0]["text"] == "1"
+        assert run.end() == 0
+    assert reason(result) == ("observed_behaviour", "no-deleting")
+    audit_id = result["_meta"]["mcp-interlock/denial"]["audit_id"]
+    deleted = {
+        entry["path"]: event.get("call_id")
+        for event in run.events()
+        if event["kind"] == "observed"
+        for entry in event["detail"].get("observations", [])
+        if entry["capability"] == "fs.delete"
+    }
+    assert deleted == {str(early): None, str(victim): audit_id}
+
+
+def test_what_a_slow_server_does_before_it_reads_its_first_call_is_not_the_calls(tmp_path: Path) -> None:
+    early = tmp_path / "early"
+    early.touch()
+    go = tmp_path / "go"
+    starting = (
+        "import os, time\n"
+        f"while not os.path.exists({str(go)!r}): time.sleep(0.01)\n"
+        f"os.unlink({str(early)!r}); time.sleep(0.3)\n"
+    )
+    command = [sys.executable, "-I", "-S", "-c", starting + OBEDIENT]
+    with start_run(tmp_path / "run", command, *NAMED, policy=POLICY.format(secrets=tmp_path / "keys")) as run:
+        call = {"name": "careful", "arguments": {"code": "said.append(1)"}}
+        run.send({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call})
+        deadline = time.monotonic() + PATIENCE
+        while not any(event["kind"] == "decided" for event in run.events()):  # it is in the server's pipe
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        go.touch()
+        assert run.answer(1)["result"]["content"][0]["text"] == "1"
 
 
 def test_without_a_trace_the_server_is_not_started(tmp_path: Path) -> None:

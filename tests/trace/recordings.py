@@ -63,7 +63,8 @@ def pass_on(attributor: Attributor, what: dict[str, Any]) -> list[AttributedObse
         attributor.request_sent(what["call"], what["method"], what["arguments"], what["time"])
         return []
     attributor.call_ended(what["call"], what["start"], what["time"])
-    return attributor.output_read(what["end"], what["time"])
+    attributor.reading_began()
+    return attributor.output_read(what["end"])
 
 
 def truths(told: list[AttributedObservation]) -> Iterator[tuple[str, AttributedObservation]]:

@@ -30,7 +30,7 @@ class World:
 
     def ask(self, call: str, at: float, method: str = "tools/call", **arguments: Any) -> None:
         self.attributor.request_sent(call, method, arguments, at)
-        self.attributor.reading_began(at)
+        self.attributor.reading_began()
 
     def do(self, at: float, pid: int = 100, **fields: Any) -> None:
         event = self.reader.take(f"{pid}  {at} getpid() = 1")
@@ -43,7 +43,7 @@ class World:
     def answer(self, call: str, at: float, size: int = 10) -> None:
         self.attributor.call_ended(call, self.offset, at)
         self.offset += size
-        self.told += self.attributor.output_read(self.offset, at)
+        self.told += self.attributor.output_read(self.offset)
 
     def whose(self) -> list[tuple[str, tuple[str, ...], str]]:
         self.told += self.attributor.flush()
@@ -84,9 +84,29 @@ def test_what_comes_before_the_server_reads_is_start_up(world: World) -> None:
     world.attributor.request_sent("a", "tools/call", {}, 1.0)
     world.do(1.5)
     assert world.told == []
-    world.attributor.reading_began(2.0)
+    world.attributor.not_read_until(2.0)
+    world.do(1.9)
     world.do(2.5)
-    assert world.whose() == [("startup", (), "alone"), ("call", ("a",), "alone")]
+    assert [each.attribution.phase for each in world.told] == ["startup", "startup"]
+    world.attributor.reading_began()
+    assert world.whose()[2:] == [("call", ("a",), "alone")]
+
+
+def test_what_comes_when_the_server_may_have_read_already_is_the_calls(world: World) -> None:
+    world.attributor.not_read_until(1.0)
+    world.attributor.request_sent("a", "tools/call", {}, 1.0)
+    world.do(1.5)
+    world.attributor.reading_began()
+    world.attributor.not_read_until(2.0)  # too late: it reads
+    assert world.whose() == [("call", ("a",), "alone")]
+
+
+@pytest.mark.parametrize("opening", ["initialize", "server/discover", "ping"])
+def test_a_call_sent_with_the_opening_has_what_is_done_while_both_are_open(world: World, opening: str) -> None:
+    world.ask("i", 1.0, opening)
+    world.ask("a", 1.0)
+    world.do(1.5)
+    assert world.whose() == [("call", ("a",), "alone")]
 
 
 def test_what_comes_with_the_opening_is_start_up(world: World) -> None:

@@ -6,7 +6,10 @@ import asyncio
 import contextlib
 import os
 import time
+from array import array
 from collections.abc import AsyncIterator
+from fcntl import ioctl
+from termios import FIONREAD
 from typing import Any
 
 import pytest
@@ -25,9 +28,13 @@ class FakeServer:
         self.pid = 0
         self.stdin = os.pipe()
         self.stdout = os.pipe()
+        self.stdout_inode = os.fstat(self.stdout[0]).st_ino
+        self.given = 0
 
-    def pipes(self) -> tuple[int, int]:
-        return self.stdin[1], os.fstat(self.stdout[0]).st_ino
+    def has_read(self) -> bool:
+        unread = array("i", [0])
+        ioctl(self.stdin[1], FIONREAD, unread)
+        return unread[0] < self.given
 
     def close(self) -> None:
         for end in (*self.stdin, *self.stdout):
@@ -58,10 +65,11 @@ class World:
         decision = Decision(Outcome.ALLOW, "default")
         in_flight = InFlightCall(call_id, message, context, call, decision, time.time(), time.time())
         self.watch.request_sent(message, in_flight)
+        self.server.given += os.write(self.server.stdin[1], b"a request")
         return in_flight
 
     def answer(self, in_flight: InFlightCall) -> None:
-        inode = os.fstat(self.server.stdout[0]).st_ino
+        inode = self.server.stdout_inode
         self.trace(f'write(1<pipe:[{inode}]>, "answer"..., 50) = 50')
         in_flight.closed = True
         self.watch.response_read(self.offset, self.offset + 50)
@@ -73,7 +81,8 @@ class World:
                 await asyncio.sleep(0.005)
 
     async def begun(self) -> None:
-        """Wait until the watch has seen that the server reads: what comes before is its start."""
+        """Let the server read, and wait until the watch has seen it: what comes before is its start."""
+        os.read(self.server.stdin[0], 1)
         assert self.watch._attributor is not None
         async with asyncio.timeout(PATIENCE):
             while self.watch._attributor.awaits_first_read:
@@ -133,16 +142,49 @@ async def test_what_comes_before_the_first_request_is_start_up(world: World) -> 
 
 
 async def test_the_first_request_begins_when_it_is_read(world: World) -> None:
-    os.write(world.server.stdin[1], b"a request")
     in_flight = world.ask("a")
     world.trace(OPEN.format("/lib/import"))
     await asyncio.sleep(0.05)
-    os.read(world.server.stdin[0], 99)
     await world.begun()
     world.trace(OPEN.format("/etc/mine"))
     world.answer(in_flight)
     await world.end()
     assert [(call_id, detail["phase"]) for call_id, detail in world.reports] == [(None, "startup"), ("a", "call")]
+
+
+@pytest.mark.parametrize("size", [1, 5, 99])
+async def test_a_first_call_that_was_answered_before_anybody_looked_has_what_it_did(world: World, size: int) -> None:
+    world.trace(OPEN.format("/lib/import"))
+    in_flight = world.ask("a")
+    # All in one step of the loop. A server may keep a byte unread, so that it seems not to know its call.
+    os.read(world.server.stdin[0], size)
+    world.trace(OPEN.format("/etc/mine"))
+    world.answer(in_flight)
+    await world.end()
+    told = {entry["path"]: call for call, detail in world.reports for entry in detail.get("observations", [])}
+    assert told == {"/lib/import": None, "/etc/mine": "a"}
+
+
+async def test_an_answer_waits_for_what_was_done_in_a_first_call(world: World) -> None:
+    judged: list[tuple[str | None, list[str]]] = []
+    world.watch.judge = lambda seen, _, calls: judged.append((seen.path, [each.call_id for each in calls]))
+    world.ask("a")
+    os.read(world.server.stdin[0], 1)
+    world.trace(OPEN.format("/etc/mine"), f'write(1<pipe:[{world.server.stdout_inode}]>, "answer"..., 50) = 50')
+    assert await world.watch.settle(50)
+    assert judged == [("/etc/mine", ["a"])]
+
+
+async def test_a_line_that_a_server_writes_before_it_reads_does_not_end_its_start(world: World) -> None:
+    world.ask("a")
+    world.trace(f'write(1<pipe:[{world.server.stdout_inode}]>, "banner"..., 50) = 50', OPEN.format("/lib/import"))
+    assert await world.watch.settle(50)
+    world.watch.response_read(0, 50)
+    await world.begun()
+    world.trace(OPEN.format("/etc/mine"))
+    await world.end()
+    told = {entry["path"]: call for call, detail in world.reports for entry in detail.get("observations", [])}
+    assert told == {"/lib/import": None, "/etc/mine": "a"}
 
 
 async def test_a_storm_makes_one_report_and_counts_the_rest(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
