@@ -63,10 +63,9 @@ def _call(words: list[str]) -> None:
 
 
 def _run_server(flags: RunFlags) -> int:
-    gc_tuning.pause_collection()
+    gc_tuning.pause_collection()  # until all is imported
     from proxy.runtime.stdio_run import run_server  # noqa: PLC0415
 
-    gc_tuning.freeze()
     return run_server(flags)
 
 

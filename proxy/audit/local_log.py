@@ -8,6 +8,9 @@ A commit costs as much as many events, so events are gathered on the event loop
 first. One that a caller waits for is handed to the thread as soon as the loop has
 nothing else to do, and after GATHER_SECONDS at the latest; one that nobody waits
 for is handed over with the next of those, or after LATER_SECONDS.
+
+A log with `direct` serves one client, whose calls come one by one, so that nothing gathers. The event loop's own
+thread commits there, unless the writer has work or the disk is slow: two changes of threads less.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ import apsw
 import structlog
 
 from proxy.audit import local_log_sql
+from proxy.audit.commit_pace import CommitPace
 from proxy.audit.decision_log import log_decisions
 from proxy.audit.encoder import Encoder
 from proxy.audit.event import Head, LogEntry
@@ -82,8 +86,14 @@ class LocalLog:
     `digest_key` keys the hashes in events, so that nobody guesses short values from them.
     """
 
-    def __init__(self, path: Path, *, max_bytes: int = 1 << 30, digest_key: bytes | None = None) -> None:
+    def __init__(
+        self, path: Path, *, max_bytes: int = 1 << 30, digest_key: bytes | None = None, direct: bool = False
+    ) -> None:
         self.path = path
+        self._direct = direct
+        self._disk = threading.Lock()  # held by the thread that uses the connection
+        self._waiting = 0  # items of the queue that the writer has not done
+        self._pace = CommitPace()
         self._queue: queue.SimpleQueue[_Item] = queue.SimpleQueue()
         self._gathered: list[_Given] = []
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -112,6 +122,8 @@ class LocalLog:
         if loop is not self._loop:
             self._hand_over()  # a loop that ended may have left events whose `_turn` never comes
             self._loop, self._thread_id = loop, threading.get_ident()
+        if self._direct and not self._since and self._commit_here(loop, event):
+            return
         done: asyncio.Future[None] = loop.create_future()
         # In the order of the calls: a `decided` is written before the `completed` of the same call.
         self._gathered.append((event, done))
@@ -121,6 +133,25 @@ class LocalLog:
             loop.call_soon(self._turn, loop)
         # The caller forwards the call when this returns, so nothing but the commit may resolve it.
         await done
+
+    def _commit_here(self, loop: asyncio.AbstractEventLoop, event: AuditEvent) -> bool:
+        """Commit `event` and what gathered before it; return False where the writer has to. Raises as `record` does."""
+        began = time.monotonic()
+        # What the writer has not done yet comes first in the log.
+        if self._waiting or self._pace.rests(began) or not self._disk.acquire(blocking=False):
+            return False
+        try:
+            if (own := self._encode(event, None)) is None:
+                raise AuditUnavailableError("an event cannot be encoded")
+            earlier = [one for given in self._take_gathered() if (one := self._encode(*given)) is not None]
+            error = self._write([*earlier, own])
+        finally:
+            self._disk.release()
+            self._pace.note(began)
+        if error is not None:
+            raise _unavailable(error)
+        loop.call_soon(log_decisions, [*(one.event for one in earlier), event])
+        return True
 
     def record_later(self, event: AuditEvent) -> None:
         """Queue `event`; a failure to write it is logged."""
@@ -158,23 +189,32 @@ class LocalLog:
     def _hand_over(self) -> None:
         """Give the writer what has gathered, in its order. `close` may do so from another thread."""
         with self._lock:
+            if gathered := self._take_gathered():
+                self._put(gathered)
+
+    def _take_gathered(self) -> list[_Given]:
+        with self._lock:
             gathered, self._gathered = self._gathered, []
             self._since = 0.0
             timer, self._timer = self._timer, None
             if timer is not None:
                 timer.cancel()
-            if gathered:
-                self._put(gathered)
+            return gathered
 
     def _put(self, given: list[_Given]) -> None:
         with self._lock:
             if not self._ended:
                 # Under the lock: what comes behind the None of `close` is never read, and its callers would hang.
-                self._queue.put(given)
+                self._enqueue(given)
                 return
         for event, _ in given:
             log.error("an event came after the audit log was closed", kind=event.kind, call_id=event.call_id)
         self._settle([done for _, done in given], AuditUnavailableError(f"{self.path} is closed"))
+
+    def _enqueue(self, item: _Item) -> None:
+        with self._lock:
+            self._waiting += 1
+            self._queue.put(item)
 
     def discard(self, last: int, rejected: Mapping[int, str]) -> None:
         """Delete events up to number `last`, which are in the store, and set aside those that it rejected.
@@ -189,7 +229,7 @@ class LocalLog:
         done: Future[None] = Future()
         if self._closed:
             raise AuditUnavailableError(f"the audit log {self.path} is closed")
-        self._queue.put(_Change(act, done))
+        self._enqueue(_Change(act, done))
         try:
             done.result(DISCARD_SECONDS)
         except Exception as error:
@@ -198,7 +238,7 @@ class LocalLog:
     def try_again(self) -> None:
         """Try to write a log that has a `problem`; where it can be written again, the problem is cleared."""
         if not self._closed:
-            self._queue.put(_Trial())
+            self._enqueue(_Trial())
 
     def close(self) -> None:
         """Write what is queued and release the file."""
@@ -207,11 +247,15 @@ class LocalLog:
             self._hand_over()
             with self._lock:
                 self._ended = True
-                self._queue.put(None)  # last in the queue, so all before it is written
+                self._enqueue(None)  # last in the queue, so all before it is written
             self._thread.join()
-            self._connection.close()
+            with self._disk:
+                self._connection.close()
 
     def _write_all(self) -> None:
+        if self._direct:
+            with self._disk:
+                local_log_sql.make_room(self.path)
         running = True
         while running:
             # Group commit: whatever came while the last commit was at the disk goes into this one.
@@ -222,20 +266,28 @@ class LocalLog:
                 except queue.Empty:
                     break
             running = None not in batch
-            for item in batch:
-                if isinstance(item, _Change):
-                    self._change(item)  # first, and by itself: in a full log it makes room for the others
-            gathered = [given for item in batch if isinstance(item, list) for given in item]
-            # Encoded here and not on the event loop, which has calls to serve meanwhile.
-            encoded = [one for given in gathered if (one := self._encode(*given)) is not None]
-            if any(isinstance(item, _Trial) for item in batch):
-                self._try()
-            if encoded:
-                # Acknowledged after the commit and by its result, all of a batch alike: a transaction is whole or not.
-                error = self._write(encoded)
-                self._settle([one.done for one in encoded], error)
-                if error is None:
-                    log_decisions(one.event for one in encoded)
+            with self._disk:
+                written = self._write_batch(batch)
+            with self._lock:
+                self._waiting -= len(batch)
+            log_decisions(written)
+
+    def _write_batch(self, batch: list[_Item]) -> list[AuditEvent]:
+        """Do what the queue holds; return the events that are on disk now."""
+        for item in batch:
+            if isinstance(item, _Change):
+                self._change(item)  # first, and by itself: in a full log it makes room for the others
+        gathered = [given for item in batch if isinstance(item, list) for given in item]
+        # Encoded here and not on the event loop, which has calls to serve meanwhile.
+        encoded = [one for given in gathered if (one := self._encode(*given)) is not None]
+        if any(isinstance(item, _Trial) for item in batch):
+            self._try()
+        if not encoded:
+            return []
+        # Acknowledged after the commit and by its result, all of a batch alike: a transaction is whole or not.
+        error = self._write(encoded)
+        self._settle([one.done for one in encoded], error)
+        return [one.event for one in encoded] if error is None else []
 
     def _encode(self, event: AuditEvent, done: asyncio.Future[None] | None) -> _Encoded | None:
         """Encode an event; one that cannot be encoded fails by itself, and takes none of its batch with it."""
@@ -305,7 +357,11 @@ def _resolve(waiting: list[asyncio.Future[None]], error: Exception | None) -> No
         if error is None:
             done.set_result(None)
         else:
-            done.set_exception(AuditUnavailableError(f"the audit log cannot be written: {error}"))
+            done.set_exception(_unavailable(error))
+
+
+def _unavailable(error: Exception) -> AuditUnavailableError:
+    return AuditUnavailableError(f"the audit log cannot be written: {error}")
 
 
 def open_log(path: Path, max_bytes: int) -> apsw.Connection:

@@ -35,7 +35,14 @@ class HeldLog(LocalLog):
     """A LocalLog whose lock this process holds."""
 
     def __init__(
-        self, path: Path, held: IO[str], state_dir: Path, max_bytes: int, before: Callable[[Path], object] | None = None
+        self,
+        path: Path,
+        held: IO[str],
+        state_dir: Path,
+        max_bytes: int,
+        before: Callable[[Path], object] | None = None,
+        *,
+        direct: bool = False,
     ) -> None:
         """`before` is called with the path once the lock is held, before the log is opened."""
         self._held = held
@@ -43,7 +50,7 @@ class HeldLog(LocalLog):
             if before is not None:
                 before(path)
             key = read_or_make_key(state_dir / "keys" / "digest.key", DIGEST_KEY_BYTES)
-            super().__init__(path, max_bytes=max_bytes, digest_key=key)
+            super().__init__(path, max_bytes=max_bytes, digest_key=key, direct=direct)
         except BaseException:
             self._held.close()
             raise
@@ -77,7 +84,7 @@ class RunLog(HeldLog):
     ) -> None:
         """Lock a file. Raises AuditUnavailableError where all are in use."""
         path, held = _take_free_file((state_dir / LOG_FILE).parent)
-        super().__init__(path, held, state_dir, max_bytes, before)
+        super().__init__(path, held, state_dir, max_bytes, before, direct=True)
 
 
 def worker_log(state_dir: Path, worker: int) -> Path:

@@ -7,7 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from proxy.system import log_setup  # before all others: it imports structlog without rich
+from proxy.system import gc_tuning, log_setup  # before all others: it imports structlog without rich
 
 # isort: split
 from proxy.config import Settings, load_settings
@@ -147,6 +147,8 @@ async def _load_gate(box: SandboxedRun | None, start: _ServerStart) -> type[Stdi
 def _import_gate() -> type[StdioGate]:
     from proxy.runtime.stdio_gate import StdioGate  # noqa: PLC0415
 
+    # The last large import: what lives now lives to the end, and no collection need look at it.
+    gc_tuning.freeze()
     return StdioGate
 
 

@@ -6,7 +6,6 @@ what is only to be read is on a read-only mount, so chmod, chown and extended at
 
 from __future__ import annotations
 
-import contextlib
 import os
 
 from proxy.sandbox.kernel_calls import (
@@ -76,15 +75,20 @@ class View:
         for path, kind, handle in sources:
             self._show(path, kind, handle)
         for path, target in links.items():
-            self._mkdir(os.path.dirname(path))  # noqa: PTH120
-            with contextlib.suppress(FileExistsError):
-                os.symlink(target, self._base + path)  # noqa: PTH211
+            self._link(path, target)
         self._hide(hidden)
         for path, text in given.items():
             self._give(path, text)
         self._make_proc()
         pivot_root(self._base)
         set_mount_attributes("/", ATTR_RDONLY, 0)
+
+    def _link(self, path: str, target: str) -> None:
+        self._mkdir(os.path.dirname(path))  # noqa: PTH120
+        try:
+            os.symlink(target, self._base + path)  # noqa: PTH211
+        except FileExistsError:
+            return  # a folder that is shown stands there
 
     def _mkdir(self, path: str) -> None:
         os.makedirs(self._base + path, mode=0o755, exist_ok=True)  # noqa: PTH103

@@ -9,7 +9,6 @@ ended it; 127 and 126 where it could not be started, as in a shell.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import os
 import select
@@ -17,7 +16,10 @@ import signal
 import stat
 import sys
 import time
-from typing import NoReturn
+
+TYPE_CHECKING = False  # not from typing, which takes as long to import as all of this
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
@@ -154,10 +156,12 @@ def watch(pid: int, owner: int, wakeup: int) -> int | None:
 
 def remove_empty(path: str, inode: int) -> None:
     """Remove a file that was made for the program, and that it left empty."""
-    with contextlib.suppress(OSError):
+    try:
         found = os.lstat(path)
         if found.st_ino == inode and found.st_size == 0 and stat.S_ISREG(found.st_mode):
             os.unlink(path)
+    except OSError:
+        return  # somebody else removed it
 
 
 def main(argv: list[str]) -> int:

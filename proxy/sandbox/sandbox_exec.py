@@ -5,19 +5,19 @@ start: the owner is told why over CHANNEL, the exit code is 125, and the server'
 is set up the owner is told what holds, and the program is executed once the owner has said so.
 
 Three processes: the first waits outside, the second is process 1 of the namespaces, the third becomes the server.
-Without user namespaces the first becomes the server itself. Imports little: the server's client waits for it.
+Without user namespaces the first becomes the server itself. Imports little, because the server's client waits for it:
+neither json nor array nor contextlib, which import half of the standard library.
 """
 
 from __future__ import annotations
 
 import _socket
-import array
-import contextlib
-import json
+import marshal
 import os
 import resource
 import signal
 import sys
+from _json import encode_basestring_ascii as quoted
 
 if __name__ == "__main__":
     # Isolated (-I, -S) as it is, Python knows no folder of ours; the one this file was run from is.
@@ -161,7 +161,7 @@ class Launcher:
             except NamespaceError as error:
                 raise SandboxError(str(error)) from error
         made = loopback.listen(ports, self.spec["dns_port"])
-        handles = array.array("i", [each.fileno() for each in made])
+        handles = b"".join(each.fileno().to_bytes(4, sys.byteorder) for each in made)
         self.channel.sendmsg([b'{"sockets": true}'], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, handles)])
         for each in made:
             each.close()
@@ -180,7 +180,7 @@ class Launcher:
                 landlock.restrict(rules, abi=self.report["landlock"], no_tcp=not confined)
             syscall_filter.install(unix=self.spec["unix"], inet=confined, memfd_exec_off=bool(self.report.get("memfd")))
             self._call_supervisor()
-            self.channel.send(json.dumps(self.report).encode())
+            self.channel.send(_as_json(self.report))
             if self.channel.recv(len(GO)) != GO:
                 os._exit(code)
             self.channel.close()
@@ -237,8 +237,10 @@ def _die_with_parent(parent: int) -> None:
 
 def _forward_signals(child: int) -> None:
     def forward(number: int, _frame: object) -> None:
-        with contextlib.suppress(ProcessLookupError):
+        try:
             os.kill(child, number)
+        except ProcessLookupError:
+            return
 
     for number in FORWARDED:
         signal.signal(number, forward)
@@ -273,8 +275,7 @@ def _execute(spec: dict[str, Any]) -> int:
     except OSError:
         os.chdir("/")  # its folder is not granted
     environ = spec["environ"]
-    with contextlib.suppress(OSError):
-        os.execve(MARK, [MARK], {})  # noqa: S606
+    _mark_trace()
     try:
         os.execve(spec["program"], spec["argv"], environ)  # noqa: S606  no shell: the words are the client's own
     except OSError as error:
@@ -283,14 +284,29 @@ def _execute(spec: dict[str, Any]) -> int:
         return NOT_FOUND if isinstance(error, FileNotFoundError | NotADirectoryError) else NOT_EXECUTABLE
 
 
+def _mark_trace() -> None:
+    try:
+        os.execve(MARK, [MARK], {})  # noqa: S606
+    except OSError:
+        return  # there is no such program
+
+
 def _tell(channel: _socket.socket, error: Exception) -> None:
-    with contextlib.suppress(OSError):
-        channel.send(json.dumps({"error": str(error)}).encode()[:MAX_REPORT])
+    try:
+        channel.send(_as_json({"error": str(error)})[:MAX_REPORT])
+    except OSError:
+        return  # the owner is gone
+
+
+def _as_json(values: dict[str, Any]) -> bytes:
+    """Return texts, numbers and truths as a JSON object."""
+    words = (quoted(value) if isinstance(value, str) else str(value).lower() for value in values.values())
+    return f"{{{', '.join(f'{quoted(name)}: {word}' for name, word in zip(values, words, strict=True))}}}".encode()
 
 
 def main(argv: list[str]) -> int:
     with open(int(argv[0]), "rb") as file:  # noqa: PTH123
-        spec = json.loads(file.read())
+        spec = marshal.loads(file.read())  # noqa: S302  our owner's, by the same interpreter; nobody else has the file
     channel = _socket.socket(fileno=int(argv[1]))
     os.set_inheritable(channel.fileno(), False)
     try:

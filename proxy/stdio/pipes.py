@@ -56,20 +56,20 @@ def _settle(done: asyncio.Future[Any], settle: Callable[[Any], None], outcome: A
 
 
 class DescriptorReader:
-    """Reads from a file descriptor."""
+    """Reads from a file descriptor. One task at a time may wait."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._worker: BlockingWorker | None = None
         self._read_now = _reader_of(descriptor)
+        self._waiter: asyncio.Future[bytes] | None = None
+        self._watched_by: asyncio.AbstractEventLoop | None = None
 
     async def read(self) -> bytes:
         """Return the next bytes; empty at the end."""
-        while self._read_now is not None:
+        if self._read_now is not None:
             try:
-                return self._read_now()
-            except BlockingIOError:
-                await _until(self._descriptor, "read")
+                return await self._next()
             except ConnectionResetError:
                 return b""
             except OSError as error:
@@ -78,6 +78,40 @@ class DescriptorReader:
                 self._read_now = None
         self._worker = self._worker or BlockingWorker("interlock-inlet")
         return await self._worker.do(self._read)
+
+    async def _next(self) -> bytes:
+        loop = asyncio.get_running_loop()
+        self._waiter = loop.create_future()
+        # The loop watches from one read to the next: who asks and answers in turns pays for one system call.
+        if self._watched_by is None:
+            loop.add_reader(self._descriptor, self._take)
+            self._watched_by = loop
+        try:
+            data = await self._waiter
+        except BaseException:
+            self._unwatch()
+            raise
+        if not data:
+            self._unwatch()
+        return data
+
+    def _take(self) -> None:
+        """Read for the task that waits, now that there is something."""
+        waiter = self._waiter
+        if waiter is None or waiter.done() or self._read_now is None:
+            self._unwatch()  # nobody is there to read, and the loop would call again and again
+            return
+        try:
+            waiter.set_result(self._read_now())
+        except BlockingIOError:
+            pass  # another program that shares it was quicker
+        except OSError as error:
+            waiter.set_exception(error)
+
+    def _unwatch(self) -> None:
+        if self._watched_by is not None:
+            self._watched_by.remove_reader(self._descriptor)
+            self._watched_by = None
 
     def _read(self) -> bytes:
         while True:

@@ -8,6 +8,7 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,16 +35,126 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def sink(path: Path) -> Iterator[LocalLog]:
-    log = LocalLog(path)
+def sink(path: Path, request: pytest.FixtureRequest) -> Iterator[LocalLog]:
+    log = LocalLog(path, direct=getattr(request, "param", False))
     yield log
     log.close()
 
 
+both = pytest.mark.parametrize("sink", [False, True], indirect=True, ids=["by the writer", "direct"])
+
+
+@both
 async def test_another_connection_sees_an_event_once_it_is_acknowledged(sink: LocalLog, path: Path) -> None:
     for number in range(5):
         await sink.record(event(number))
         assert ids(path)[-1] == str(number)
+
+
+direct = pytest.mark.parametrize("sink", [True], indirect=True)
+
+
+@pytest.fixture
+def writers(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The thread of each commit."""
+    names: list[str] = []
+    write = LocalLog._write
+
+    def noted(self: LocalLog, entries: list[log_room._Encoded]) -> Exception | None:
+        names.append(threading.current_thread().name)
+        return write(self, entries)
+
+    monkeypatch.setattr(LocalLog, "_write", noted)
+    return names
+
+
+async def room_was_made(sink: LocalLog) -> None:
+    """Wait until the writer has nothing to do any more."""
+    await asyncio.to_thread(sink.change, lambda _: None)
+    async with asyncio.timeout(PATIENCE):
+        while sink._waiting:
+            await asyncio.sleep(0)
+
+
+@direct
+async def test_a_direct_log_commits_in_the_callers_thread_with_what_gathered(
+    sink: LocalLog, path: Path, writers: list[str], commits: list[int]
+) -> None:
+    await room_was_made(sink)
+    await sink.record(event(1))
+    sink.record_later(event(2))
+    await sink.record(event(3))
+    assert ids(path) == ["1", "2", "3"]
+    assert writers == ["MainThread"] * 2
+    assert commits == [1, 2]
+
+
+@direct
+async def test_a_direct_log_leaves_a_commit_to_the_writer_while_that_has_the_disk(
+    sink: LocalLog, path: Path, writers: list[str]
+) -> None:
+    await room_was_made(sink)
+    with sink._disk:
+        waiting = asyncio.create_task(sink.record(event(1)))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+    await asyncio.wait_for(waiting, PATIENCE)
+    assert ids(path) == ["1"]
+    assert writers == ["audit-log"]
+
+
+@direct
+async def test_what_the_writer_has_not_done_comes_first(sink: LocalLog, path: Path) -> None:
+    await room_was_made(sink)
+    busy, go_on = threading.Event(), threading.Event()
+
+    def hold_up(_: object) -> None:
+        busy.set()
+        go_on.wait(PATIENCE)
+
+    changing = asyncio.create_task(asyncio.to_thread(sink.change, hold_up))
+    await asyncio.to_thread(busy.wait, PATIENCE)
+    await asyncio.to_thread(sink.record_later, event(1))
+    waiting = asyncio.create_task(sink.record(event(2)))
+    await asyncio.sleep(0)
+    go_on.set()
+    await asyncio.wait_for(asyncio.gather(changing, waiting), PATIENCE)
+    assert ids(path) == ["1", "2"]
+
+
+@direct
+async def test_a_direct_log_on_a_slow_disk_commits_in_the_writers_thread(
+    sink: LocalLog, path: Path, writers: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await room_was_made(sink)
+    monkeypatch.setattr("proxy.audit.commit_pace.SLOW_SECONDS", -1.0)
+    monkeypatch.setattr("proxy.audit.commit_pace.REST_SECONDS", 1000.0)
+    for number in range(5):
+        await sink.record(event(number))
+    assert ids(path) == [str(number) for number in range(5)]
+    assert writers == ["MainThread"] * 3 + ["audit-log"] * 2
+
+
+@direct
+async def test_an_event_that_a_direct_log_cannot_spell_is_refused_and_loses_none_before_it(
+    sink: LocalLog, path: Path
+) -> None:
+    await sink.record(event(1))
+    sink.record_later(event(2))
+    with pytest.raises(AuditUnavailableError, match="encoded"):
+        await sink.record(event(3, detail={"odd": object()}))
+    await sink.record(event(4))
+    assert ids(path) == ["1", "2", "4"]
+
+
+async def test_a_direct_log_that_is_closed_meanwhile_refuses(path: Path) -> None:
+    sink = LocalLog(path, direct=True)
+    await sink.record(event(1))
+    await asyncio.to_thread(sink.close)
+    sink._closed = False  # as for one who looked a moment earlier
+    with pytest.raises(AuditUnavailableError):
+        await asyncio.wait_for(sink.record(event(2)), PATIENCE)
+    assert ids(path) == ["1"]
 
 
 WRITER = """
@@ -53,7 +164,7 @@ from proxy.core.model import AuditEvent
 from proxy.audit.local_log import LocalLog
 
 async def main():
-    log = LocalLog(Path(sys.argv[1]))
+    log = LocalLog(Path(sys.argv[1]), direct=sys.argv[2] == "True")
     for number in range(10_000):
         await log.record(AuditEvent(event_id=str(number), kind="decided", time=0.0))
         os.write(1, f"{number}\\n".encode())
@@ -62,8 +173,9 @@ asyncio.run(main())
 """
 
 
-def test_nothing_acknowledged_is_lost_when_the_process_is_killed(path: Path) -> None:
-    with subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE) as writer:
+@pytest.mark.parametrize("by_itself", [False, True])
+def test_nothing_acknowledged_is_lost_when_the_process_is_killed(path: Path, by_itself: bool) -> None:
+    with subprocess.Popen([sys.executable, "-c", WRITER, str(path), str(by_itself)], stdout=subprocess.PIPE) as writer:
         assert writer.stdout is not None
         acknowledged = [int(writer.stdout.readline()) for _ in range(20)]
         writer.send_signal(signal.SIGKILL)
@@ -162,6 +274,7 @@ async def test_an_event_from_another_thread_needs_no_loop(sink: LocalLog, path: 
     assert sorted(ids(path)) == ["0", "1", "2"]
 
 
+@both
 async def test_order_is_kept_between_events_that_wait_and_events_that_do_not(sink: LocalLog, path: Path) -> None:
     for number in range(0, 20, 2):
         sink.record_later(event(number))
@@ -211,6 +324,7 @@ async def test_no_text_stops_the_writer(odd: str, sink: LocalLog, path: Path) ->
     assert stored["method"] == odd.encode("utf-8", "replace").decode()
 
 
+@both
 async def test_an_error_of_any_kind_is_told_and_the_writer_lives_on(
     sink: LocalLog, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -241,6 +355,7 @@ async def test_a_caller_that_gives_up_waiting_harms_nobody(sink: LocalLog, path:
     assert ids(path) == ["1", "2"]
 
 
+@both
 def test_what_one_loop_leaves_another_need_not_wait_for(sink: LocalLog, path: Path) -> None:
     def leave() -> None:
         sink.record_later(event(2))
