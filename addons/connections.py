@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 import structlog
 from mitmproxy import ctx, http
 
-from addons.flow_state import EVENT_STREAM, media_type, principal, server_name, state_of
+from addons.flow_state import EVENT_STREAM, context, media_type, principal, server_name, state_of
 from addons.limits import BodyOverdue, Refusal, plain_response
 from proxy.core.model import Call, Context, Principal
 from proxy.gate.halts import covers
@@ -75,6 +75,7 @@ class ConnectionGuard:
         self._body_timer: asyncio.TimerHandle | None = None
         self._in_progress: dict[str, http.HTTPFlow] = {}
         self._streams: dict[str, http.HTTPFlow] = {}  # event streams and WebSockets, which no stop waits for
+        self._expiries: dict[str, asyncio.TimerHandle] = {}  # of the streams whose agent has a token that ends
         self._in_lane: dict[str, InLane] = {}  # by client connection
         self._idle = asyncio.Event()
         self._idle.set()
@@ -136,13 +137,31 @@ class ConnectionGuard:
         self._end_keep_alive(flow)
         if flow.request.method == "GET" and flow.response and media_type(flow.response) == EVENT_STREAM:
             self._done(flow.id)
-            self._streams[flow.id] = flow
+            self._open_stream(flow)
 
     def websocket_start(self, flow: http.HTTPFlow) -> None:
-        self._streams[flow.id] = flow
+        self._open_stream(flow)
 
     def websocket_end(self, flow: http.HTTPFlow) -> None:
-        self._streams.pop(flow.id, None)
+        self._close_stream(flow.id)
+
+    def _open_stream(self, flow: http.HTTPFlow) -> None:
+        """Know an event stream or a WebSocket, and end it with the token that opened it."""
+        self._streams[flow.id] = flow
+        caller = state_of(flow).principal
+        if caller is not None and caller.identity is not None:
+            left = max(0.0, caller.identity.expires - self._gate.recorder.now())
+            self._expiries[flow.id] = asyncio.get_running_loop().call_later(left, self._end_expired, flow)
+
+    def _close_stream(self, flow_id: str) -> None:
+        self._streams.pop(flow_id, None)
+        if (timer := self._expiries.pop(flow_id, None)) is not None:
+            timer.cancel()
+
+    def _end_expired(self, flow: http.HTTPFlow) -> None:
+        self._close_stream(flow.id)
+        self._gate.recorder.record_refusal("request_refused", "token_expired", context(flow))
+        _close_connection(flow.client_conn, "token expired")
 
     def response(self, flow: http.HTTPFlow) -> None:
         self._end_keep_alive(flow)
@@ -216,7 +235,7 @@ class ConnectionGuard:
     def _done(self, flow_id: str) -> None:
         self._bodies.pop(flow_id, None)
         self._in_progress.pop(flow_id, None)
-        self._streams.pop(flow_id, None)
+        self._close_stream(flow_id)
         self._settle()
 
     def _settle(self) -> None:
@@ -267,11 +286,11 @@ def _call_of(flow: http.HTTPFlow) -> Call:
     return Call("", server_name(flow), principal(flow).agent)
 
 
-def _close_connection(client: Client) -> None:
+def _close_connection(client: Client, why: str = "halted") -> None:
     handler = _connections().get(client.id)
     io = handler.transports.get(client) if handler else None
     if io is not None and io.handler is not None:
-        io.handler.cancel("halted")
+        io.handler.cancel(why)
 
 
 def _close_socket(client_id: str, connection: Connection) -> None:

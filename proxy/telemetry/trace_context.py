@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_TRACE_PARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
+_TRACE_PARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-[!-~]{0,255})?")
 _RANGE = 1 << 64
 SAMPLED = 1
 
@@ -43,8 +43,9 @@ class TraceContext:
 
 def read_traceparent(text: object) -> TraceContext | None:
     """Parse a `traceparent`; None where it is none: W3C forbids version ff, and ids that are all zero."""
-    found = _TRACE_PARENT.fullmatch(text) if isinstance(text, str) else None
-    if found is None or found[1] == "ff":
+    found = _TRACE_PARENT.fullmatch(text.strip(" \t")) if isinstance(text, str) else None
+    # Versions to come may say more after a dash; what W3C has fixed is read all the same.
+    if found is None or found[1] == "ff" or (found[1] == "00" and found[5] is not None):
         return None
     trace_id, parent = bytes.fromhex(found[2]), bytes.fromhex(found[3])
     return TraceContext(trace_id, parent, int(found[4], 16)) if any(trace_id) and any(parent) else None

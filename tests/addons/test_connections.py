@@ -14,6 +14,8 @@ from mitmproxy.udp import UDPFlow
 from addons import connections
 from addons.connections import ConnectionGuard
 from addons.flow_state import state_of
+from proxy.core.identity import Identity
+from proxy.core.model import Principal
 
 PATIENCE = 10.0
 
@@ -22,6 +24,9 @@ class Gate:
     def __init__(self) -> None:
         self.notes: list[tuple[str, str]] = []
         self.recorder = self
+
+    def now(self) -> float:
+        return 1_763_000_000.0
 
     def record_refusal(self, kind: str, reason: str, _: Any, **__: Any) -> None:
         self.notes.append((kind, reason))
@@ -108,3 +113,22 @@ async def test_what_is_not_http_is_killed_and_recorded(gate: Gate, hook: str, ki
     getattr(guard_of(gate), hook)(flow)
     assert flow.error is not None
     assert gate.notes == [("connection_refused", "not_http")]
+
+
+@pytest.mark.parametrize("left", [-5.0, 0.01])
+async def test_a_stream_ends_with_the_token_that_opened_it(gate: Gate, left: float, monkeypatch: Any) -> None:
+    ended: list[Client] = []
+    monkeypatch.setattr(connections, "_close_connection", lambda client, _: ended.append(client))
+    guard, flow, other, closed = guard_of(gate), flow_of(), flow_of(), flow_of()
+    for each, expires in ((flow, gate.now() + left), (other, gate.now() + 60), (closed, gate.now() + left)):
+        identity = Identity("okta", "https://id", "bot", "k", expires=expires)
+        state_of(each).principal = Principal("okta:bot", authenticated=True, identity=identity)
+        guard.websocket_start(each)
+    guard.websocket_end(closed)
+    async with asyncio.timeout(PATIENCE):
+        while not ended:
+            await asyncio.sleep(0.005)
+    assert ended == [flow.client_conn]
+    assert gate.notes == [("request_refused", "token_expired")]
+    guard.websocket_end(other)
+    assert not guard._expiries

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import ssl
 import time
@@ -12,8 +13,10 @@ from typing import Any, NamedTuple
 import httpx2
 import pytest
 from joserfc import jwt
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
 
-from tests.daemon.waiting import next_refusal
+from tests.daemon.waiting import next_refusal, refusals
 from tests.support.agent_issuer import Mesh, agent_claims, agent_token, start_tls_issuer, write_pem
 from tests.support.harness import Interlock, ServerHandle, start_interlock
 from tests.support.oidc_issuer import Issuer, encode, forge, new_key
@@ -212,6 +215,27 @@ def test_a_token_that_expires_is_refused_on_a_connection_that_stays_open(world: 
             answers.append(http.post(f"{world.server.url}/echo", json=CALL))
     assert len(answers) > 3
     assert reason_of(answers[-1]) == (407, "token_expired")
+
+
+def test_event_streams_and_websockets_end_with_the_token_that_opened_them(world: World) -> None:
+    began, seen = time.monotonic(), len(refusals(world.interlock))
+    token = agent_token(world.issuer, exp=now() + 2, sub="short")
+    proxy = f"http://jwt:{token}@127.0.0.1:{world.interlock.port}"
+    target = world.server.url.replace("http://", "ws://")
+    with world.client(token) as http, http.stream("GET", f"{world.server.url}/events?pause=60") as stream:
+        lines = stream.iter_lines()
+        assert next(lines) == "data: begin"
+        with connect(f"{target}/ws", proxy=proxy, open_timeout=PATIENCE) as socket:
+            socket.send("no MCP")
+            assert socket.recv(PATIENCE) == "no MCP"
+            with pytest.raises(ConnectionClosed):
+                socket.recv(PATIENCE)
+        with contextlib.suppress(httpx2.RemoteProtocolError):
+            assert "data: end" not in list(lines)
+    assert time.monotonic() - began < 30
+    for number in range(2):
+        event = next_refusal(world.interlock, seen + number)
+        assert (event["kind"], event["reason"], event["agent"]) == ("request_refused", "token_expired", "okta:short")
 
 
 def test_keys_that_the_issuer_changes_are_fetched_and_old_tokens_end(world: World) -> None:

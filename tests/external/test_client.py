@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -131,3 +133,74 @@ async def test_a_token_is_sent_where_there_is_one(tmp_path: Any) -> None:
         made = services(service, token_file=str(tmp_path / "token"))
         (tmp_path / "token").unlink()
         assert (await answer(made)).reason == "external_unavailable"
+
+
+CEDAR = {"name": "opa", "type": "cedar"}
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        # As cedar-agent's README has them, and as Verified Permissions documents its IsAuthorized.
+        ({"decision": "Allow", "diagnostics": {"reason": ["admins-policy"], "errors": []}}, None),
+        ({"decision": "Deny", "diagnostics": {"reason": [], "errors": []}}, "external_denied"),
+        ({"decision": "ALLOW", "determiningPolicies": [{"policyId": "p"}], "errors": []}, None),
+        ({"decision": "DENY", "determiningPolicies": [], "errors": []}, "external_denied"),
+        ({"decision": "ALLOW", "errors": [{"errorDescription": "e"}]}, "external_answer"),
+        ({"result": True}, "external_answer"),
+    ],
+)
+async def test_cedar_is_asked_over_http_as_well(said: dict[str, Any], reason: str | None) -> None:
+    with start_service() as service:
+        service.decide = lambda _: said
+        found = await answer(services(service, **CEDAR, url=f"{service.url}/v1/is_authorized"), asked(a=1.5, b=None))
+        assert (found.reason, service.paths) == (reason, ["/v1/is_authorized"])
+        (told,) = service.asked
+        assert (told["principal"], told["action"]) == ('Agent::"bot"', 'Action::"tools/call"')
+        assert told["resource"] == 'Tool::"s/t"'
+
+
+Raw = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@contextlib.asynccontextmanager
+async def raw_service(speak: Raw) -> AsyncIterator[DecisionService]:
+    server = await asyncio.start_server(speak, "127.0.0.1", 0)
+    async with server:
+        yield DecisionService(url=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+
+
+async def test_an_answer_that_drips_ends_with_the_time_that_the_settings_give() -> None:
+    async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n")
+        with contextlib.suppress(OSError, asyncio.CancelledError):
+            while True:
+                writer.write(b" ")
+                await writer.drain()
+                await asyncio.sleep(0.01)
+        writer.close()
+
+    async with raw_service(drip) as service:
+        began = asyncio.get_running_loop().time()
+        assert (await answer(services(service, timeout_seconds=0.2))).reason == "external_timeout"
+        assert asyncio.get_running_loop().time() - began < 5
+
+
+async def test_a_connection_that_the_service_closed_is_not_used_again() -> None:
+    closed = asyncio.Event()
+
+    async def once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b'HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n{"result":true}')
+        writer.close()
+        await writer.wait_closed()
+        closed.set()
+
+    async with raw_service(once) as service:
+        made = services(service)
+        for number in range(3):
+            assert (await made.ask([ASK], asked(n=number)))[ASK].allows
+            await asyncio.wait_for(closed.wait(), 10)
+            closed.clear()
+        await made.close()

@@ -40,6 +40,48 @@ def test_a_traceparent_is_read_as_opentelemetry_reads_it(text: str) -> None:
         assert ours.sampled == theirs.trace_flags.sampled
 
 
+IDS = "12345678901234567890123456789012-1234567890123456"
+# The vectors of W3C's own test suite (w3c/trace-context, test/test.py), and whether the trace goes on.
+W3C = {
+    f"00-{IDS}-01": True,
+    f"00-{IDS}-02": True,
+    f"cc-{IDS}-01": True,
+    f"cc-{IDS}-01-what-the-future-will-be-like": True,
+    f" 00-{IDS}-01": True,
+    f"\t00-{IDS}-01": True,
+    f"00-{IDS}-01 ": True,
+    f"\t 00-{IDS}-01 \t": True,
+    f"00-{IDS}-01.": False,
+    f"00-{IDS}-01-what-the-future-will-be-like": False,
+    f"cc-{IDS}-01.what-the-future-will-be-like": False,
+    f"ff-{IDS}-01": False,
+    f".0-{IDS}-01": False,
+    f"0.-{IDS}-01": False,
+    f"000-{IDS}-01": False,
+    f"0000-{IDS}-01": False,
+    f"0-{IDS}-01": False,
+    "00-00000000000000000000000000000000-1234567890123456-01": False,
+    "00-.2345678901234567890123456789012-1234567890123456-01": False,
+    "00-1234567890123456789012345678901.-1234567890123456-01": False,
+    "00-123456789012345678901234567890123-1234567890123456-01": False,
+    "00-1234567890123456789012345678901-1234567890123456-01": False,
+    "00-12345678901234567890123456789012-0000000000000000-01": False,
+    "00-12345678901234567890123456789012-.234567890123456-01": False,
+    "00-12345678901234567890123456789012-123456789012345.-01": False,
+    "00-12345678901234567890123456789012-12345678901234567-01": False,
+    "00-12345678901234567890123456789012-123456789012345-01": False,
+    f"00-{IDS}-.0": False,
+    f"00-{IDS}-0.": False,
+    f"00-{IDS}-001": False,
+    f"00-{IDS}-1": False,
+}
+
+
+@pytest.mark.parametrize(("text", "goes_on"), W3C.items())
+def test_a_traceparent_is_read_as_w3c_tests_it(text: str, goes_on: bool) -> None:
+    assert (read_traceparent(text) is not None) == goes_on
+
+
 @pytest.mark.parametrize("value", [None, 7, ["00"], {"traceparent": TRACEPARENT}])
 def test_what_is_no_text_is_no_traceparent(value: object) -> None:
     assert read_traceparent(value) is None
