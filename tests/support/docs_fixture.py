@@ -53,7 +53,6 @@ STAND_INS = {
     "python": f'exec {sys.executable} "$@"\n',  # a link to it would not know its packages
     "claude": "exit 0\n",
     "ssh": "exec cat >/dev/null\n",
-    "openssl": f"exec {sys.executable} -c 'import secrets; print(secrets.token_hex(32))'\n",  # its `rand -hex 32`
 }
 INTERLOCK = """\
 real() {{ {command} "$@"; }}
@@ -283,5 +282,7 @@ def _fill_path(folder: Path, env: dict[str, str], state_dir: Path) -> None:
         ports=(free_port(), free_port()),
     )
     for name, text in {**STAND_INS, "interlock": script}.items():
-        (path / name).write_text(f"#!/bin/sh\n{text}")
+        # "x": a name that is among TOOLS, too, would be written through the link, over the machine's own program.
+        with (path / name).open("x") as file:
+            file.write(f"#!/bin/sh\n{text}")
         (path / name).chmod(0o755)
