@@ -131,12 +131,15 @@ class Supervisor:
         self._health = HealthServer(health, self._health_report.answer) if (health := self._sockets.health) else None
         self._console = ConsoleProcess(settings, self._preloaded.policy, self._close_inherited, handed)
         self._closing.callback(self._console.stop)
-        self._hand_over = HandOver(settings.state_dir, self._offer, self._retire, handed)
+        self._hand_over = HandOver(settings.state_dir, self._offer, self._retire, handed, self._settled)
         self._hand_over.handed_on = before is not None
         self._closing.callback(self._hand_over.close)
         handed.close()
         self._running = RunningNote(settings, self._sockets, self._slots, str(authority.certificate_file))
         self._started = time.time()
+
+    def _settled(self) -> bool:
+        return all(slot.serves for slot in self._slots if slot.worker is not None)
 
     def _offer(self) -> Offer:
         """Return what a proxy that takes over needs of this one."""
@@ -175,7 +178,9 @@ class Supervisor:
             self._on_signal(number)
         now = time.monotonic()
         if self._stopping_since is None:
-            for slot in self._slots:
+            # One that starts after the sockets were handed on would listen on one that nobody takes over.
+            waits = self._hand_over.under_way and any(slot.serves for slot in self._slots)
+            for slot in () if waits else self._slots:
                 if slot.worker is None and slot.due <= now:
                     self._start_or_wait(slot)
         elif now > self._stopping_since + self._settings.drain_timeout + STOP_SECONDS:
