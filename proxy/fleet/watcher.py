@@ -46,7 +46,7 @@ class FleetWatcher:
         self,
         fleet: Fleet,
         store: FleetStore,
-        report: Callable[[], Replica] | None = None,
+        report: Callable[[], Replica | None] | None = None,
         *,
         same_policy: bool = True,
     ) -> None:
@@ -112,11 +112,11 @@ class FleetWatcher:
                 log.info("the fleet's store is back")
         self._away = why
 
-    async def _beat(self, report: Callable[[], Replica]) -> None:
+    async def _beat(self, report: Callable[[], Replica | None]) -> None:
         while True:
             try:
-                own = report()
-                self._agreement.look(own, await self._store.beat(own), time.monotonic())
+                if (own := report()) is not None:
+                    self._agreement.look(own, await self._store.beat(own), time.monotonic())
             except (StoreUnavailableError, ConfigError, OSError) as error:
                 log.debug("the fleet was not told of this replica", error=str(error))
             await asyncio.sleep(BEAT_SECONDS)

@@ -31,6 +31,7 @@ MAX_PEERS: Final = 8
 PROOF_SECONDS: Final = 5.0
 # A start compiles patterns, and may wait for the store: so long may a process that takes over take to serve.
 START_SECONDS: Final = 120.0
+SETTLE_SECONDS: Final = 5.0  # and so long may a worker that was replaced a moment ago
 
 
 @dataclass(slots=True, eq=False)
@@ -40,16 +41,26 @@ class _Peer:
     until: float
     challenge: str
     want: str = ""  # empty until it has proved itself
-    waits: bool = False  # whether its offer is still to come
+    given: bool = False  # whether it has the sockets
 
 
 class HandOver:
     """Waits for a process that takes over. `offer` is asked for what to hand on; `done` is called when it is taken."""
 
     def __init__(
-        self, state_dir: Path, offer: Callable[[], Offer | None], done: Callable[[int], None], handed: HandedSockets
+        self,
+        state_dir: Path,
+        offer: Callable[[], Offer],
+        done: Callable[[int], None],
+        handed: HandedSockets,
+        settled: Callable[[], bool] = lambda: True,
     ) -> None:
-        """Listen, or go on with the socket that was handed on."""
+        """Listen, or go on with the socket that was handed on.
+
+        `settled` says whether `offer` has all sockets: not so while a worker starts that has not said what it
+        listens on. What came to a queue that was not handed on would be lost with it.
+        """
+        self._settled = settled
         self._key = state_key(state_dir)
         self._path = state_dir / SOCKET
         self._offer = offer
@@ -60,14 +71,14 @@ class HandOver:
         self._started: int | None = None  # the process that was started for `interlock restart`
         self.handed_on = False
 
-    @property
-    def under_way(self) -> bool:
-        """Whether a process is taking over. What this one opens now, the other would not get."""
-        return any(peer.want == "take_over" and not peer.waits for peer in self._peers.values())
-
     def interests(self) -> list[int]:
         """Return what the supervisor waits for."""
         return [] if self.handed_on else [self.listener.fileno(), *self._peers]
+
+    @property
+    def under_way(self) -> bool:
+        """Whether a process has the sockets and may serve at any moment: nobody may listen on others now."""
+        return any(peer.given for peer in self._peers.values())
 
     def attend(self, number: int) -> bool:
         """Handle a socket that is ready; return whether it is one of these."""
@@ -84,8 +95,9 @@ class HandOver:
         now = time.monotonic()
         for peer in [peer for peer in self._peers.values() if peer.until < now]:
             self._lose(peer, "it took too long")
-        for peer in [peer for peer in self._peers.values() if peer.waits]:
-            self._give(peer)
+        for peer in [peer for peer in self._peers.values() if peer.want == "take_over" and not peer.given]:
+            if self._settled() or peer.until - START_SECONDS + SETTLE_SECONDS < now:
+                self._give(peer)
         if self._started is not None:
             pid, status = os.waitpid(self._started, os.WNOHANG)
             if pid:
@@ -150,7 +162,7 @@ class HandOver:
             peer.want, peer.until = want, time.monotonic() + START_SECONDS
             if want == "restart":
                 self._start_another(peer)
-            else:
+            elif self._settled():
                 self._give(peer)
 
     def _other(self, want: str) -> _Peer | None:
@@ -159,10 +171,8 @@ class HandOver:
         return next((each for each in self._peers.values() if each.want in taking), None)
 
     def _give(self, peer: _Peer) -> None:
+        peer.given = True
         offer = self._offer()
-        peer.waits = offer is None
-        if offer is None:  # a worker is being replaced: its queue has to be in the offer
-            return
         numbers = [*offer.descriptors, ("takeover", self.listener.fileno())]
         value = {
             "purposes": [name for name, _ in numbers],

@@ -131,17 +131,18 @@ class Supervisor:
         self._health = HealthServer(health, self._health_report.answer) if (health := self._sockets.health) else None
         self._console = ConsoleProcess(settings, self._preloaded.policy, self._close_inherited, handed)
         self._closing.callback(self._console.stop)
-        self._hand_over = HandOver(settings.state_dir, self._offer, self._retire, handed)
+        self._hand_over = HandOver(settings.state_dir, self._offer, self._retire, handed, self._settled)
         self._hand_over.handed_on = before is not None
         self._closing.callback(self._hand_over.close)
         handed.close()
         self._running = RunningNote(settings, self._sockets, self._slots, str(authority.certificate_file))
         self._started = time.time()
 
-    def _offer(self) -> Offer | None:
-        """Return what a proxy that takes over needs of this one; None while a worker is being replaced."""
-        if not all(slot.serves and slot.worker and slot.worker.listening for slot in self._slots):
-            return None
+    def _settled(self) -> bool:
+        return all(slot.serves for slot in self._slots if slot.worker is not None)
+
+    def _offer(self) -> Offer:
+        """Return what a proxy that takes over needs of this one."""
         accepting = [sock for slot in self._slots if slot.worker for sock in slot.worker.listening]
         sockets = [*self._sockets.named(accepting), *self._console.sockets]
         descriptors = [(LOCK, self._lock.fileno()), *((name, sock.fileno()) for name, sock in sockets)]
@@ -177,10 +178,10 @@ class Supervisor:
             self._on_signal(number)
         now = time.monotonic()
         if self._stopping_since is None:
-            # A worker that is started now would open a queue that the process which takes over does not have.
-            held = self._hand_over.under_way and any(slot.serves for slot in self._slots)
-            for slot in self._slots:
-                if slot.worker is None and slot.due <= now and not held:
+            # One that starts after the sockets were handed on would listen on one that nobody takes over.
+            waits = self._hand_over.under_way and any(slot.serves for slot in self._slots)
+            for slot in () if waits else self._slots:
+                if slot.worker is None and slot.due <= now:
                     self._start_or_wait(slot)
         elif now > self._stopping_since + self._settings.drain_timeout + STOP_SECONDS:
             raise InterlockError("workers did not stop in time and were killed; the events they recorded are kept")

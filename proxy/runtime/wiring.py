@@ -148,7 +148,8 @@ class Components:
         # Policies that are pushed come to one replica after the other on purpose, and are verified when they come.
         from_files = settings.policy_source == "file"
         store = FleetStore(self._upkeep)
-        return FleetWatcher(fleet, store, report.replica if speaks else None, same_policy=from_files)
+        said = lambda: report.replica() if self.lead else None  # noqa: E731  until another process has taken over
+        return FleetWatcher(fleet, store, said if speaks else None, same_policy=from_files)
 
     @property
     def problem(self) -> str | None:

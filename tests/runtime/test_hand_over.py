@@ -22,7 +22,8 @@ class Old:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.taken: list[int] = []
-        self.door = HandOver(folder, self._offer, self.taken.append, HandedSockets())
+        self.settled = True
+        self.door = HandOver(folder, self._offer, self.taken.append, HandedSockets(), lambda: self.settled)
 
     def _offer(self) -> Offer:
         return Offer([("listen", self.door.listener.fileno())], [1, 2], "shared")
@@ -55,6 +56,30 @@ def old(tmp_path: Path) -> Iterator[Old]:
     one = Old(tmp_path)
     yield one
     one.door.close()
+
+
+def test_a_worker_that_is_starting_is_waited_for_and_none_starts_after_the_offer(
+    old: Old, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old.settled = False
+    sock = old.connect()
+    challenge = receive(sock)[0]["challenge"]
+    send(sock, {"want": "take_over", "proof": proof_of(state_key(old.folder), challenge, "take_over")})
+    old.turn()
+    sock.settimeout(0.1)
+    with pytest.raises(TimeoutError):
+        receive(sock)
+    assert not old.door.under_way
+    monkeypatch.setattr(module, "SETTLE_SECONDS", -1.0)  # it is not waited for without end
+    old.turn()
+    answer, descriptors = receive(sock)
+    for number in descriptors:
+        os.close(number)
+    assert "offer" in answer
+    assert old.door.under_way
+    sock.close()
+    old.turn()
+    assert not old.door.under_way, "it failed, and this proxy goes on as before"
 
 
 def test_who_knows_the_key_gets_the_offer_and_ends_the_old_one(old: Old) -> None:
