@@ -53,7 +53,6 @@ STAND_INS = {
     "python": f'exec {sys.executable} "$@"\n',  # a link to it would not know its packages
     "claude": "exit 0\n",
     "ssh": "exec cat >/dev/null\n",
-    "openssl": f"exec {sys.executable} -c 'import secrets; print(secrets.token_hex(32))'\n",  # its `rand -hex 32`
 }
 INTERLOCK = """\
 real() {{ {command} "$@"; }}
