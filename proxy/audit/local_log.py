@@ -253,9 +253,6 @@ class LocalLog:
                 self._connection.close()
 
     def _write_all(self) -> None:
-        if self._direct:
-            with self._disk:
-                local_log_sql.make_room(self.path)
         running = True
         while running:
             # Group commit: whatever came while the last commit was at the disk goes into this one.

@@ -6,7 +6,6 @@ One process writes to a log, and holds the lock beside it. Others read.
 from __future__ import annotations
 
 import contextlib
-import os
 from dataclasses import dataclass
 from functools import cache
 from itertools import repeat
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 
 PAGE_BYTES = 4096
 BUSY_MS = 5_000
-WAL_BYTES = 1_016 * (PAGE_BYTES + 24)  # SQLite checkpoints after 1,000 pages, and begins the file anew then
 MAX_PAGE = 8 << 20
 TRIAL_BYTES = 16 << 10
 # How many events a statement inserts. Few statements, because apsw gives up the GIL for each, and other threads go
@@ -75,21 +73,6 @@ def connect(path: Path, max_bytes: int) -> apsw.Connection:
         with change(connection):
             _begin(connection)
     return connection
-
-
-def make_room(path: Path) -> None:
-    """Extend the WAL of the log at `path` to the size at which SQLite begins it anew. To be called between writes.
-
-    An fsync of a file that grows also writes the file system's journal, and takes several times as long. SQLite
-    takes zeros for what they are: no frame has such a checksum.
-    """
-    wal = path.with_name(f"{path.name}-wal")
-    with contextlib.suppress(OSError), wal.open("r+b") as file:  # without it, commits take longer
-        missing = WAL_BYTES - file.seek(0, os.SEEK_END)
-        if missing > 0:
-            file.write(bytes(missing))
-            file.flush()
-            os.fdatasync(file.fileno())
 
 
 def connect_reader(path: Path) -> apsw.Connection:

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from proxy.fleet.start import start_fleet
+from proxy.fleet.membership import MembershipFile
 from proxy.injection import prepare as prepare_injection
 from proxy.policy.reloader import LivePolicy
 from proxy.redact import builtin
@@ -50,7 +50,7 @@ def preload(settings: Settings, home: str | None = None, *, whole: bool = False)
     """
     Queries.load_all()
     # First: it brings the fleet's keys into the folder, which all that follows reads.
-    fleet = start_fleet(settings, os.environ, whole=whole)
+    fleet = _start_fleet(settings, whole=whole)
     masker, parsed = open_masker(settings.state_dir), policy_cache(settings)
     pushed = None
     if settings.policy_source == "pushed":
@@ -66,6 +66,15 @@ def preload(settings: Settings, home: str | None = None, *, whole: bool = False)
         also=settings.profile_files,
     )
     return Preloaded(policy, masker, fleet, pushed)
+
+
+def _start_fleet(settings: Settings, *, whole: bool) -> Fleet | None:
+    alone = settings.postgres is None and settings.key_encryption_key is None
+    if alone and MembershipFile(settings.state_dir).read() is None:
+        return None
+    from proxy.fleet.start import start_fleet  # noqa: PLC0415  a third of all that `interlock run` would import
+
+    return start_fleet(settings, os.environ, whole=whole)
 
 
 def policy_cache(settings: Settings) -> SealedCache:

@@ -15,7 +15,6 @@ from proxy.config import COMMIT_SECRET
 from proxy.core.ids import new_id
 from proxy.core.model import AuditEvent
 from proxy.errors import StoreUnavailableError
-from proxy.fleet.watcher import FleetWatcher
 from proxy.flows.fingerprint import KEY_BYTES as FLOW_KEY_BYTES
 from proxy.gate.gate import Gate, OpenFlows
 from proxy.gate.hold import HoldTimes
@@ -26,7 +25,6 @@ from proxy.identity.token_file import OperatorTokens
 from proxy.metrics.counters import WAITING
 from proxy.metrics.timed_database import TimedDatabase
 from proxy.policy.rules import ExternalRule
-from proxy.runtime.fleet_report import FleetReport
 from proxy.runtime.halt_watcher import HaltWatcher, read_halts
 from proxy.runtime.pin_watcher import watch_approvals
 from proxy.runtime.preload import Preloaded, preload
@@ -59,6 +57,7 @@ if TYPE_CHECKING:
     from proxy.core.limits import LimitStore
     from proxy.external.client import Services
     from proxy.fleet.open_state import Fleet
+    from proxy.fleet.watcher import FleetWatcher
     from proxy.gate.halts import ActiveHalts
     from proxy.identity.operator_verifier import OperatorVerifier
     from proxy.identity.verifier import AgentVerifier
@@ -143,6 +142,9 @@ class Components:
     def _open_fleet(self, settings: Settings, fleet: Fleet | None) -> FleetWatcher | None:
         if fleet is None:
             return None
+        from proxy.fleet.watcher import FleetWatcher  # noqa: PLC0415  for replicas, and slow to import
+        from proxy.runtime.fleet_report import FleetReport  # noqa: PLC0415
+
         speaks = self.lead and self._server is None
         report = FleetReport(settings, fleet, lambda: self.policy.current().version, lambda: self.problem)
         # Policies that are pushed come to one replica after the other on purpose, and are verified when they come.

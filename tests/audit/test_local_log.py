@@ -68,7 +68,7 @@ def writers(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-async def room_was_made(sink: LocalLog) -> None:
+async def writer_is_idle(sink: LocalLog) -> None:
     """Wait until the writer has nothing to do any more."""
     await asyncio.to_thread(sink.change, lambda _: None)
     async with asyncio.timeout(PATIENCE):
@@ -80,7 +80,7 @@ async def room_was_made(sink: LocalLog) -> None:
 async def test_a_direct_log_commits_in_the_callers_thread_with_what_gathered(
     sink: LocalLog, path: Path, writers: list[str], commits: list[int]
 ) -> None:
-    await room_was_made(sink)
+    await writer_is_idle(sink)
     await sink.record(event(1))
     sink.record_later(event(2))
     await sink.record(event(3))
@@ -93,7 +93,7 @@ async def test_a_direct_log_commits_in_the_callers_thread_with_what_gathered(
 async def test_a_direct_log_leaves_a_commit_to_the_writer_while_that_has_the_disk(
     sink: LocalLog, path: Path, writers: list[str]
 ) -> None:
-    await room_was_made(sink)
+    await writer_is_idle(sink)
     with sink._disk:
         waiting = asyncio.create_task(sink.record(event(1)))
         await asyncio.sleep(0)
@@ -105,7 +105,7 @@ async def test_a_direct_log_leaves_a_commit_to_the_writer_while_that_has_the_dis
 
 @direct
 async def test_what_the_writer_has_not_done_comes_first(sink: LocalLog, path: Path) -> None:
-    await room_was_made(sink)
+    await writer_is_idle(sink)
     busy, go_on = threading.Event(), threading.Event()
 
     def hold_up(_: object) -> None:
@@ -126,7 +126,7 @@ async def test_what_the_writer_has_not_done_comes_first(sink: LocalLog, path: Pa
 async def test_a_direct_log_on_a_slow_disk_commits_in_the_writers_thread(
     sink: LocalLog, path: Path, writers: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await room_was_made(sink)
+    await writer_is_idle(sink)
     monkeypatch.setattr("proxy.audit.commit_pace.SLOW_SECONDS", -1.0)
     monkeypatch.setattr("proxy.audit.commit_pace.REST_SECONDS", 1000.0)
     for number in range(5):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -163,34 +162,3 @@ def test_a_problem_stays_until_events_are_moved_again(table: apsw.Connection) ->
     )
     local_log_sql.discard(table, 1, {}, 2.0)
     assert (state(table).problem, state(table).oldest) == (None, None)
-
-
-@pytest.mark.parametrize("empty", [False, True])
-def test_a_wal_with_room_grows_no_more_and_is_read_back_after_a_crash(path: Path, tmp_path: Path, empty: bool) -> None:
-    before = 1
-    with contextlib.closing(local_log_sql.connect(path, 1 << 20)) as table:
-        add(table, "before")
-    with contextlib.closing(local_log_sql.connect(path, 1 << 20)) as table:
-        if not empty:
-            add(table, "now")
-            before = 2
-        local_log_sql.make_room(path)
-        local_log_sql.make_room(path)
-        for number in range(5):
-            add(table, f"after {number}")
-        wal = path.with_name(f"{path.name}-wal")
-        assert wal.stat().st_size == local_log_sql.WAL_BYTES
-        # As a power cut leaves it: without the index in shared memory.
-        copy = tmp_path / "copy.db"
-        for end in ("", "-wal"):
-            shutil.copyfile(f"{path}{end}", f"{copy}{end}")
-        head = local_log_sql.read_head(table)
-    with contextlib.closing(local_log_sql.connect(copy, 1 << 20)) as restored:
-        assert local_log_sql.read_head(restored) == head
-        add(restored, "goes on")
-        assert local_log_sql.read_head(restored).seq == before + 6
-
-
-def test_room_is_made_where_a_wal_is_and_nowhere_else(path: Path) -> None:
-    local_log_sql.make_room(path)
-    assert not path.with_name(f"{path.name}-wal").exists()
