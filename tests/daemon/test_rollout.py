@@ -130,6 +130,8 @@ def fleet(tmp_path_factory: pytest.TempPathFactory, postgres: Postgres, server: 
             )
             for at in (1, 2)
         ]
+        # A replica is counted from its first report on, which comes a second after its start.
+        wait_until(lambda: len(operator.store(lambda store: store.replicas(60.0))) == 2)
         yield Fleet(operator, started, server, url)
 
 
