@@ -64,11 +64,11 @@ class ReplicaBoard:
     async def release(self, keys: Iterable[bytes]) -> None:
         await self._database.execute(SQL["release"], list(keys), self._owner)
 
-    async def post(self, in_flight: InFlightCall) -> None:
+    async def post(self, in_flight: InFlightCall, *, is_open: bool = True) -> None:
         context, body = in_flight.context, to_json(in_flight)
         place = context.server, context.session or "", json.dumps(in_flight.message.id)
         seal = self._seal(in_flight.call_id, *place, body)
-        await self._database.execute(SQL["post"], in_flight.call_id, *place, not in_flight.closed, body, seal)
+        await self._database.execute(SQL["post"], in_flight.call_id, *place, is_open, body, seal)
 
     async def find(self, context: Context, message_id: MessageId) -> InFlightCall | None:
         place = context.server, context.session, json.dumps(message_id)

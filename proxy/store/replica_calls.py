@@ -118,11 +118,14 @@ class ReplicaCalls:
         self._near.post(in_flight)
         if not self._others:
             return
+        # As it is now: an answer may close the call before the database's thread comes to it, and whoever then ended
+        # it would be told that somebody else had.
+        is_open = not in_flight.closed
         # A legacy call's answer may come to another replica at once, and so may the next request with a task's id.
         if in_flight.context.transport == LEGACY or not in_flight.context.session:
             self._remember(in_flight.call_id)
-            self._ask(lambda board: board.post(in_flight))
-        elif (told := self._later(lambda board: board.post(in_flight))) is not None:
+            self._ask(lambda board: board.post(in_flight, is_open=is_open))
+        elif (told := self._later(lambda board: board.post(in_flight, is_open=is_open))) is not None:
             self._remember(in_flight.call_id, told)
 
     def find(self, context: Context, message_id: MessageId, *, near: bool = False) -> InFlightCall | None:

@@ -102,7 +102,7 @@ async def test_facts_are_learnt_once_bounded_and_forgotten(
     ]
     monkeypatch.setattr(module, "FACT_SECONDS", -1.0)
     monkeypatch.setattr(module, "ENDED_SECONDS", -1.0)
-    await first.post(replace(WHOLE, closed=True))
+    await first.post(WHOLE, is_open=False)
     await first.sweep()
     assert not await second.is_known("mcp", "s", "/1")
     assert await second.find(WHOLE.context, "7") is None

@@ -118,6 +118,18 @@ async def test_ids_calls_and_endpoints_of_one_replica_are_known_to_the_other(
     wait_until(lambda: ("digest", "site-1") in second.new_credentials())
 
 
+def test_a_call_that_is_closed_before_it_is_posted_has_one_end_all_the_same(
+    two: tuple[ReplicaCalls, ReplicaCalls],
+) -> None:
+    first, second = two
+    for number in range(20):
+        call = replace(OPEN, call_id=f"closed-{number}")
+        first.post(call)
+        call.closed = True  # as the gate does, before it asks who ends the call
+        assert first.end(call.call_id)
+        assert not second.end(call.call_id)
+
+
 def test_a_call_that_ends_before_it_is_posted_has_one_end(two: tuple[ReplicaCalls, ReplicaCalls]) -> None:
     first, second = two
     for number in range(50):

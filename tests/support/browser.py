@@ -89,7 +89,7 @@ def open_tab(
     tab = Tab(context.new_page(), context)
     try:
         yield tab
-        assert not strict or tab.problems == []
+        assert not strict or tab.problems == [], tab.problems
     finally:
         context.close()
 

@@ -33,6 +33,7 @@ def test_events_go_from_the_stream_to_the_store_and_to_a_sink(
         monkeypatch.setenv("INTERLOCK_SINKS", json.dumps(sinks))
         for to in ("store", "cold"):
             done = run("audit", "consume", "--to", to, "--until-empty", "--json")
+            assert done.returncode == 0, done.stderr
             assert json.loads(done.stdout) == {"from": "nats", "to": to, "events": 25, "refused": 0}
         assert len(run("audit", "export").stdout.splitlines()) == 25
         assert by_id(asyncio.run(cold.read())) == by_id(batch)
