@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import structlog
-from nats.errors import TimeoutError as NatsTimeoutError
 from nats.js.api import AckPolicy, ConsumerConfig
 
 from proxy.audit.event_columns import PoisonError
 from proxy.sinks.nats_sink import ACK_SECONDS, close, connect, connect_options, ensure_stream, entry_of
+from proxy.sinks.role import SinkError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -56,13 +56,16 @@ class NatsConsumer:
         client = await connect(self._options)
         try:
             stream = client.jetstream(timeout=ACK_SECONDS)
-            await ensure_stream(stream, self._settings)
-            reader = await self._subscribe(stream)
+            try:
+                await ensure_stream(stream, self._settings)
+                reader = await self._subscribe(stream)
+            except TimeoutError:
+                raise SinkError(f"the NATS server did not answer in {ACK_SECONDS:g} s; check that it is well") from None
             while True:
                 try:
                     messages = await reader.fetch(self._batch, timeout=self._linger)
-                except NatsTimeoutError:
-                    if until_empty and not (await reader.consumer_info()).num_pending:
+                except TimeoutError:  # nats-py raises its own, and at times Python's, of which its own is a kind
+                    if until_empty and await _is_empty(reader):
                         return
                     continue
                 await self._take(messages, write)
@@ -100,3 +103,10 @@ class NatsConsumer:
         self.consumed.refused += 1
         log.error("a message of the stream is no event", stream=self._settings.stream, reason=why)
         await message.term()
+
+
+async def _is_empty(reader: JetStreamContext.PullSubscription) -> bool:
+    try:
+        return not (await reader.consumer_info()).num_pending
+    except TimeoutError:  # a slow server is asked again
+        return False
