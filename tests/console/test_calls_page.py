@@ -12,6 +12,7 @@ from proxy.console import calls_page, live_feed, text_search
 from proxy.errors import StoreUnavailableError
 from tests.support.audit_fixture import TRAIL, World, event
 from tests.support.console_fixture import Desk, open_desk
+from tests.support.timeouts import PATIENCE
 
 
 @pytest.fixture
@@ -58,7 +59,10 @@ async def test_pages_go_back_by_their_last_call_and_miss_none(
     ],
 )
 @pytest.mark.parametrize("shipped", [True, False])
-async def test_filters(query: str, found: list[str], shipped: bool, desk: Desk, world: World) -> None:
+async def test_filters(
+    query: str, found: list[str], shipped: bool, desk: Desk, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(text_search, "FIRST_SECONDS", PATIENCE)  # a slow machine's search is no shorter
     world.record(*TRAIL)
     if shipped:
         world.ship()
