@@ -138,7 +138,7 @@ $(AGENTDOJO)/.installed: requirements-agentdojo.lock | $(VENV)/.dev
 	touch $@
 
 .PHONY: bench
-bench: $(VENV)/.dev ## every workload beside every competitor, under 10 minutes; writes bench/results and docs/performance.md
+bench: $(VENV)/.dev ## every workload beside every competitor, about 20 minutes; writes bench/results and docs/performance.md
 	$(BIN)/python -m bench $(ARGS)
 
 .PHONY: bench-quick

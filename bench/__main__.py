@@ -1,6 +1,6 @@
 """`python -m bench`: every workload and every competitor in one run; prints tables, writes bench/results.
 
-python -m bench                      # under 10 minutes; `make bench`
+python -m bench                      # about 20 minutes, 4 of them for the 500,000 calls of goal 6; `make bench`
 python -m bench --quick              # under 2 minutes; fills the goals it can; `make bench-quick`
 python -m bench --only tls-32 start  # some workloads
 """
@@ -44,7 +44,7 @@ def read_options(words: list[str] | None = None) -> Options:
     parser.add_argument("--only", nargs="+", default=[], choices=known, metavar="WORKLOAD", help=", ".join(known))
     parser.add_argument("--seconds", type=float, help="how long a turn takes, instead of what each workload says")
     parser.add_argument("--rounds", type=int, help="how many turns each contender gets")
-    parser.add_argument("--calls", type=int, default=100_000, help="over how many calls memory has to be flat")
+    parser.add_argument("--calls", type=int, default=goals.CALLS, help="over how many calls memory has to be flat")
     parser.add_argument("--no-parts", action="store_true", help="without the benchmarks of single parts")
     given = parser.parse_args(words)
     parts = not (given.only or given.no_parts)

@@ -14,7 +14,8 @@ from bench.load import Spec
 from bench.processes import StartError, free_port, listening, started, wait_until
 from bench.workloads import AUTHORITY
 
-LIMIT = 150.0
+LIMIT = 600.0
+"""Seconds after which a run of many calls ends with those that it has made."""
 WARM_SHARE = 0.1
 """The share of the calls after which memory is taken to have its size."""
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from bench import download, figures, gateways, lifetime, stdio, workloads
+from bench import download, figures, gateways, goals, lifetime, stdio, workloads
 from bench.contenders import World
 from bench.workloads import Workload
 
@@ -33,7 +33,7 @@ class Options:
     seconds: float | None = None
     rounds: int | None = None
     parts: bool = True
-    calls: int = 100_000
+    calls: int = goals.CALLS
     """Over how many calls memory is watched."""
 
     @property

@@ -11,7 +11,8 @@ CREATE TABLE calls (
 );
 CREATE INDEX calls_by_session ON calls (server, session, id);
 
--- Where legacy servers (HTTP+SSE, 2024-11-05) take messages whose answers come on a stream.
+-- Where legacy servers (HTTP+SSE, 2024-11-05) take messages whose answers come on a stream. Who adds one changes the
+-- file `generation` beside this one.
 CREATE TABLE endpoints (
     server TEXT NOT NULL,
     path   TEXT NOT NULL,

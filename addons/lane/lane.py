@@ -382,12 +382,10 @@ class Lane:
 
     def _begin_stream(self, call: LaneCall, head_size: int) -> None:
         """Pass the head of an event stream on; from here on, the stream takes what comes."""
-        self._stream = LaneStream(self, self._parts, call, self._router(call), self._id)
+        stream = self._stream = LaneStream(self, self._parts, call, self._router(call), self._id)
         self._phase = Phase.STREAMING
-        self.write_client(call.received[:head_size])
-        rest, call.received = call.received[head_size:], b""
-        if rest:
-            self._stream.feed(rest)
+        head, rest, call.received = call.received[:head_size], call.received[head_size:], b""
+        stream.begin(head, rest)
 
     def write_client(self, data: bytes) -> None:
         """Send to the client."""

@@ -54,7 +54,21 @@ class LaneStream:
         self._chunks = ChunkReader()
         self._rewriting = False
         self._queued_bytes = 0
+        self._head = b""  # until it is sent
         parts.announcer.opened(name, call.judged.context.principal.agent)
+
+    def begin(self, head: bytes, data: bytes) -> None:
+        """Pass the head on, in one write with the events that came along with it and can be rewritten at once."""
+        self._head = head
+        if data:
+            self.feed(data)
+        if self._lane.current is self._call:
+            self._send(b"")
+
+    def _send(self, piece: bytes) -> None:
+        head, self._head = self._head, b""
+        if head or piece:
+            self._lane.write_client(head + piece)
 
     def take(self, event: events.ConnectionEvent) -> bool:
         """Take what a connection brought; return whether the layers need not see it."""
@@ -142,8 +156,7 @@ class LaneStream:
     def _pass_events(self, out: bytes) -> None:
         chunks = self._chunks
         piece = b"%x\r\n%s\r\n" % (len(out), out) if out else b""
-        if piece or chunks.ended:
-            self._lane.write_client(piece + b"0\r\n\r\n" if chunks.ended else piece)
+        self._send(piece + b"0\r\n\r\n" if chunks.ended else piece)
         if chunks.ended:
             self._parts.announcer.closed(self._name)
             self._parts.http.responses.stream_ended(self._rewriter, self._router)

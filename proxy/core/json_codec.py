@@ -42,6 +42,8 @@ _LARGEST: Final = 1e16
 """Floats from the one to below the other are written without an exponent, by either encoder alike."""
 # One of these is in orjson's text of every other float; it writes null for NaN and infinity.
 _SIGNS: Final = (b"null", b"0.0000", b"e-", orjson.dumps(_LARGEST).strip(b"0123456789"))
+_WALKED: Final = 1 << 11
+"""Bytes past which a text is not searched: long texts are long strings, and a walk over the value passes them by."""
 LIMIT: Final = 1 << 20
 """Bytes up to which a body is read in one go: larger ones are read in steps, in which other threads have a turn."""
 # In the text of every float that is as large as an integer of more than 64 bits.
@@ -68,8 +70,10 @@ def encode_fast(value: Any) -> bytes | None:
 def encode_canonical(value: Any) -> bytes | None:
     """Return the bytes that `encode_json` would make of `value`; None where only that can encode it."""
     encoded = _dumped(value)
+    if encoded is not None and len(encoded) > _WALKED:
+        return encoded if _floats_lie_in(value, _SMALLEST, _LARGEST) else None
     if encoded is not None:
-        # Four searches of the text are much cheaper than a walk over the value, and most values have none of these.
+        # Four searches of a short text are much cheaper than a walk over the value; most have none of these.
         for sign in _SIGNS:
             if sign in encoded:
                 return encoded if _floats_lie_in(value, _SMALLEST, _LARGEST) else None

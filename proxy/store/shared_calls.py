@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import hashlib
 import json
+import mmap
 import os
 import shutil
 import threading
@@ -36,6 +37,8 @@ MAX_ENDPOINTS_OF_AGENT: Final = 500
 MAX_CREDENTIALS: Final = 20_000
 PRUNE_EVERY: Final = 500
 BUSY_MS: Final = 2_000
+MAX_ABSENT: Final = 1_000  # paths that are known to be no endpoint
+GENERATION_BYTES: Final = 16
 
 
 def open_shared_calls(state_dir: Path, handed: str | None = None) -> Path:
@@ -58,6 +61,8 @@ def make_shared_calls(folder: Path, keep: str | None = None) -> Path:
                 shutil.rmtree(left, ignore_errors=True)
         folder.mkdir(mode=0o700)
         (folder / "claims").touch(0o600)
+        (folder / "generation").touch(0o600)
+        (folder / "generation").write_bytes(bytes(GENERATION_BYTES))
         (folder / "calls.db").touch(0o600)
         with contextlib.closing(apsw.Connection(str(folder / "calls.db"))) as connection:
             connection.execute("PRAGMA journal_mode=WAL")
@@ -75,7 +80,10 @@ class SharedCalls:
         self._posted = 0
         self._credentials = 0  # the last one that was read
         self._endpoints: set[tuple[str, str]] = set()
+        # Paths that were no endpoints in a generation. Replaced as one: threads may ask at the same time.
+        self._absent: tuple[bytes, set[tuple[str, str]]] = b"", set()
         try:
+            self._generation = _shared_bytes(folder / "generation")
             # After the fork: a process does not inherit record locks, and SQLite must not be used across a fork.
             self._claims = os.open(folder / "claims", os.O_RDWR | os.O_CLOEXEC)
             self._connection = apsw.Connection(str(folder / "calls.db"), flags=apsw.SQLITE_OPEN_READWRITE)
@@ -130,12 +138,24 @@ class SharedCalls:
     def add_endpoint(self, server: str, path: str) -> None:
         if (server, path) not in self._endpoints:
             self._run(SQL["add_endpoint"], server, path, MAX_ENDPOINTS)
+            # Behind the insert and before this returns: no client is told of an endpoint that some worker takes for
+            # none. Random, so that two workers at once need no lock.
+            self._generation[:] = os.urandom(GENERATION_BYTES)
 
     def is_endpoint(self, server: str, path: str) -> bool:
-        known = (server, path) in self._endpoints
-        if not known and self._run(SQL["find_endpoint"], server, path):
-            self._endpoints.add((server, path))
-            known = True
+        endpoint = server, path
+        if endpoint in self._endpoints:
+            return True
+        # Asked for every call, and nearly always no: that holds until some worker adds one.
+        generation = self._generation[:]  # before the table is read: what is added meanwhile is looked for again
+        since, absent = self._absent
+        if generation != since or len(absent) >= MAX_ABSENT:
+            absent = set()
+            self._absent = generation, absent
+        elif endpoint in absent:
+            return False
+        known = bool(self._run(SQL["find_endpoint"], server, path))
+        (self._endpoints if known else absent).add(endpoint)
         return known
 
     def add_mcp_endpoint(self, server: str, path: str, agent: str) -> None:
@@ -157,6 +177,7 @@ class SharedCalls:
 
     def close(self) -> None:
         self._connection.close()
+        self._generation.close()
         os.close(self._claims)
 
     def _run(self, statement: str, *values: Any) -> list[Any]:
@@ -166,6 +187,15 @@ class SharedCalls:
         except apsw.Error as error:
             raise SharedCallsUnavailableError(f"what workers share cannot be used: {error}") from error
         return rows
+
+
+def _shared_bytes(path: Path) -> mmap.mmap:
+    """Map a file that workers read and write as memory. Raises OSError, also where it is too short."""
+    with path.open("r+b") as file:
+        try:
+            return mmap.mmap(file.fileno(), GENERATION_BYTES)
+        except ValueError as error:
+            raise OSError(f"{path} is too short") from error
 
 
 def _read(rows: list[Any]) -> list[InFlightCall]:

@@ -76,6 +76,26 @@ def test_endpoints_are_shared(folder: Path) -> None:
     second.close()
 
 
+def test_that_a_path_is_no_endpoint_is_read_once_until_another_process_adds_one(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_ABSENT", 2)
+    shared_calls = SharedCalls(folder)
+    reads: list[str] = []
+    run = shared_calls._run
+    monkeypatch.setattr(shared_calls, "_run", lambda sql, *values: (reads.append(values[-1]), run(sql, *values))[1])
+    assert not any(shared_calls.is_endpoint("s", path) for path in ("/a", "/a", "/b", "/a"))
+    assert reads == ["/a", "/b", "/a"], "past the bound it begins anew"
+    if (pid := os.fork()) == 0:
+        SharedCalls(folder).add_endpoint("s", "/a")
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert shared_calls.is_endpoint("s", "/a"), "another process has added it"
+    (folder / "generation").write_bytes(b"")
+    with pytest.raises(SharedCallsUnavailableError):
+        SharedCalls(folder)
+
+
 def test_endpoints_that_speak_mcp_are_shared_up_to_each_agents_share(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

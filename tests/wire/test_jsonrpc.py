@@ -135,6 +135,25 @@ def test_numbers_that_are_not_finite_cannot_be_spelt() -> None:
         serialise(float("nan"))
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"a": ["x", 1, 1.5, True, None]},
+        "é",
+        "\x7f",
+        'q"\\\n\u2028',
+        1e-7,
+        1e16,
+        2**70,
+        -0.0,
+        {"n": float("nan")},
+        "\ud800",
+    ],
+)
+def test_what_came_from_a_server_is_encoded_as_json_does_in_ascii(value: object) -> None:
+    assert reencode(value) == json.dumps(value, separators=(",", ":")).encode()  # type: ignore[arg-type]
+
+
 def test_a_servers_odd_value_can_be_spelt_anew() -> None:
     assert reencode({"a": "\udc80", "b": float("inf")}) == b'{"a":"\\udc80","b":Infinity}'
 
