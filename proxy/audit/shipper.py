@@ -40,6 +40,7 @@ IDLE_SECONDS = 1.0
 LEFT_SECONDS = 10.0
 UPKEEP_SECONDS = 3600.0
 UPKEEP_AGAIN_SECONDS = 60.0
+SUM_SECONDS = 60.0
 FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 30.0
 LAST_SECONDS = 3.0
@@ -65,6 +66,7 @@ class Shipper:
         self._signer = signer
         self._registrar = Registrar(store, signer)
         self._looked = self._upkeep_at = float("-inf")
+        self._sum_at = time.monotonic() + SUM_SECONDS
         self._pause = FIRST_PAUSE
         self._problem: str | None = None
 
@@ -92,7 +94,16 @@ class Shipper:
             await self._registrar.witness()
             self._looked = time.monotonic()
         await self._keep_up()
+        if moved and time.monotonic() >= self._sum_at:
+            await self._sum_up()
         return moved
+
+    async def _sum_up(self) -> None:
+        self._sum_at = time.monotonic() + SUM_SECONDS
+        try:
+            await self._store.sum_up_lately(time.time())
+        except InterlockError as error:
+            log.warning("what reports read is not summed up; it is tried again", error=str(error))
 
     async def move_left(self) -> int:
         """Ship the logs that no process writes to any more; return how many events."""
