@@ -271,7 +271,7 @@ class Events(abc.ABC):
     def _has_claim(self, conditions: Conditions, path: Sequence[str], value: str, *, listed: bool) -> str:
         """Return the condition that an event's detail has a text at a path, or in a list there."""
 
-    async def sum_up_lately(self, now: float) -> None:
+    async def sum_up_lately(self, now: float) -> None:  # noqa: B027  most have nothing to do
         """Put what is kept for reports in order, where the database keeps any. To be called every now and then."""
 
     @abc.abstractmethod

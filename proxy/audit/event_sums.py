@@ -1,7 +1,7 @@
 """Sums over the events in Postgres: of whole hours from the tables that are kept of them, of the rest from the events.
 
-A report over a week reads a few thousand sums in place of millions of events. Every hour that holds an event which does not
-count is summed up from its events, so that the result is the same as that of reading them all.
+A report over a week reads a few thousand sums in place of millions of events. Every hour that holds an event which does
+not count is summed up from its events, so that the result is the same as that of reading them all.
 """
 
 from __future__ import annotations
