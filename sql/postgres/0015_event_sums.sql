@@ -201,10 +201,6 @@ BEGIN
     PERFORM interlock_make_day_sums(day_end);
 END $$;
 
--- Calls that never ended are found in the index alone.
-DROP INDEX events_completed;
-CREATE INDEX events_completed ON events (ts) INCLUDE (method, server, tool, total_ms, is_error, call_id) WHERE kind = 'completed';
-
 -- What is added meanwhile waits: else it would be counted by nobody.
 LOCK TABLE events IN SHARE ROW EXCLUSIVE MODE;
 SELECT interlock_make_sums('-infinity', 'infinity');
