@@ -105,7 +105,7 @@ def time_halts(name: str, server: ServerHandle, proxies: list[Interlock], worker
 async def measure_stores(folder: Path, url: str, calls: int) -> None:
     sqlite, database = SqliteLimits(folder / "limits.db"), PostgresDatabase(url)
     await costs("SQLite", sqlite, calls)
-    await costs("Postgres", PostgresLimits(database), max(100, calls // 20))
+    await costs("Postgres", PostgresLimits(database, database), max(100, calls // 20))
     await sqlite.close()
     await database.close()
 

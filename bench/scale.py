@@ -80,7 +80,7 @@ async def measure_store(url: str, events: int) -> dict[str, Any]:
 async def load(url: str, size: int) -> None:
     """Have exactly so many events of DAYS days in the store."""
     connection = await asyncpg.connect(url, command_timeout=3600)
-    await connection.execute("TRUNCATE events, event_counts")
+    await connection.execute("TRUNCATE events, event_counts, event_sums, event_findings")
     await connection.execute(f"SELECT interlock_make_partitions(current_date - {DAYS + 1}, current_date + 1)")
     # Indexes are made again at the end: that takes a fraction of adding to them row by row.
     indexes = await connection.fetch(
@@ -95,7 +95,7 @@ async def load(url: str, size: int) -> None:
         await connection.execute(statement.replace("$3", str(first)).replace("$4", str(last)))
     for _, definition in indexes:
         await connection.execute(definition.replace(" ON ONLY ", " ON "))
-    await connection.execute("VACUUM (ANALYZE) events")
+    await connection.execute("VACUUM (ANALYZE) events, event_counts, event_sums, event_findings")
     await connection.close()
 
 
@@ -210,7 +210,7 @@ async def measure_verify(url: str, number: int) -> dict[str, Any]:
     """Return how fast stretches of a chain in Postgres are verified: by one process, and by one for each core."""
     store = open_events(url, Path("/nonexistent"))
     entries = made(number)
-    await store.database.execute("TRUNCATE events, event_counts")
+    await store.database.execute("TRUNCATE events, event_counts, event_sums, event_findings")
     for first in range(0, number, 5000):
         await store.write(entries[first : first + 5000])
     await store.database.execute("VACUUM ANALYZE events")

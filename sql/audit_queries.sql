@@ -10,10 +10,11 @@ GROUP BY agent, server, tool
 ORDER BY calls DESC, agent, server, tool;
 
 -- name: denials_by_rule
-SELECT coalesce(rule, '(' || reason || ')') AS rule, reason, count(*) AS denials, count(DISTINCT agent) AS agents,
-    max(time) AS last
-FROM denied_calls
-WHERE time > now() - interval '7 days'
+-- Of the last seven days, by whole hours.
+SELECT coalesce(rule, '(' || reason || ')') AS rule, reason, sum(events)::bigint AS denials, count(DISTINCT agent) AS agents,
+    max(last) AS last
+FROM event_sums
+WHERE what = 'denial' AND hour > now() - interval '7 days'
 GROUP BY 1, 2
 ORDER BY denials DESC, 1;
 
@@ -25,10 +26,13 @@ LIMIT 50;
 
 -- name: secrets_caught_by_tool
 -- only_in_record: those that no rule asked for; the server, if the call was allowed, got them as they were.
-SELECT e.server, e.tool, found ->> 'detector' AS detector, count(*) AS times, count(DISTINCT e.call_id) AS calls,
-    count(*) FILTER (WHERE found @> '{"record_only": true}') AS only_in_record
-FROM events e, jsonb_array_elements(e.redactions) AS found
-WHERE e.redactions IS NOT NULL AND e.ts > now() - interval '7 days'
+SELECT server, tool, detector, sum(times)::bigint AS times, count(call_id) AS calls, sum(only_in_record)::bigint AS only_in_record
+FROM (
+    SELECT server, tool, detector, call_id, count(*) AS times, count(*) FILTER (WHERE record_only) AS only_in_record
+    FROM event_findings
+    WHERE ts > now() - interval '7 days'
+    GROUP BY 1, 2, 3, 4
+) AS by_call
 GROUP BY 1, 2, 3
 ORDER BY times DESC, 1, 2, 3;
 
@@ -86,30 +90,38 @@ LIMIT 200;
 
 -- name: first_use_by_agent
 -- Tools that an agent called today, and not in the thirty days before; first_called is the hour.
-SELECT agent, server, tool, min(hour) AS first_called, sum(events)::bigint AS calls
-FROM event_counts
-WHERE kind = 'decided' AND tool IS NOT NULL AND hour >= date_trunc('day', now()) - interval '30 days'
-GROUP BY agent, server, tool
-HAVING min(hour) >= date_trunc('day', now())
+SELECT agent, server, tool, first_called, calls
+FROM (
+    SELECT agent, server, tool, min(hour) AS first_called, sum(events)::bigint AS calls
+    FROM event_counts
+    WHERE kind = 'decided' AND tool IS NOT NULL AND hour >= date_trunc('day', now())
+    GROUP BY agent, server, tool
+) AS today
+WHERE NOT EXISTS (
+    SELECT 1 FROM event_counts b
+    WHERE b.kind = 'decided' AND b.agent = today.agent AND b.tool = today.tool AND b.server IS NOT DISTINCT FROM today.server
+      AND b.hour >= date_trunc('day', now()) - interval '30 days' AND b.hour < date_trunc('day', now())
+  )
 ORDER BY first_called, agent, server, tool;
 
 -- name: daily_volume
--- By day, agent and tool first: to count what is different in few rows is much quicker.
-SELECT day, sum(calls)::bigint AS calls, sum(denied)::bigint AS denied, count(DISTINCT agent) AS agents, count(DISTINCT tool) AS tools
-FROM (
-    SELECT date_trunc('day', hour) AS day, agent, tool, sum(events) AS calls,
-        coalesce(sum(events) FILTER (WHERE decision = 'deny'), 0) AS denied
-    FROM event_counts
-    WHERE kind = 'decided' AND hour >= date_trunc('day', now()) - interval '7 days'
-    GROUP BY 1, 2, 3
-) AS by_tool
-GROUP BY day
-ORDER BY day;
+-- Days are of UTC.
+SELECT hour AS day, coalesce(sum(events) FILTER (WHERE what = 'day_agent'), 0)::bigint AS calls,
+    coalesce(sum(denied) FILTER (WHERE what = 'day_agent'), 0)::bigint AS denied,
+    count(DISTINCT agent) AS agents, count(DISTINCT tool) AS tools
+FROM event_sums
+WHERE what IN ('day_agent', 'day_tool') AND hour >= date_trunc('day', now(), 'UTC') - interval '7 days'
+GROUP BY hour
+ORDER BY hour;
 
 -- name: secrets_by_host
-SELECT e.server AS host, found ->> 'detector' AS detector, count(*) AS times, count(DISTINCT e.agent) AS agents, max(e.ts) AS last
-FROM events e, jsonb_array_elements(e.redactions) AS found
-WHERE e.redactions IS NOT NULL AND e.ts > now() - interval '7 days'
+SELECT host, detector, sum(times)::bigint AS times, count(agent) AS agents, max(last) AS last
+FROM (
+    SELECT server AS host, detector, agent, count(*) AS times, max(ts) AS last
+    FROM event_findings
+    WHERE ts > now() - interval '7 days'
+    GROUP BY 1, 2, 3
+) AS by_agent
 GROUP BY 1, 2
 ORDER BY times DESC, 1, 2;
 

@@ -37,6 +37,7 @@ _ESCAPED = r"\\\g<0>"
 _CALL = tuple(field.name for field in fields(CallRecord))
 
 _OF_CALLS = ("decided", "completed")
+MOST_ROWS = 1000  # of each table of `stats`
 
 type Read = tuple[LogEntry, Any]  # an entry, and what `_read` returns for it; None where the database reads the text
 
@@ -172,25 +173,29 @@ class Events(abc.ABC):
 
     async def stats(self, where: Filter) -> Stats:
         """Return sums over the events that match."""
+        # In one transaction, so that on SQLite the tables of one answer are of one moment.
+        return await self.database.transaction(
+            lambda connection: self._sum_up(connection, where, MOST_ROWS), read_only=True
+        )
+
+    async def _sum_up(self, connection: Transaction, where: Filter, limit: int) -> Stats:
+        """Return sums over the events that match, read one by one; `limit` rows of each table at most."""
         conditions = self._conditions(where, "ts")
 
-        async def sum_up(connection: Transaction) -> Stats:
-            async def rows(name: str) -> Sequence[Row]:
-                return await connection.fetch(self.sql.compose(name, conditions=str(conditions)), *conditions.values)
+        async def rows(name: str) -> Sequence[Row]:
+            sql = self.sql.compose(name, conditions=str(conditions), limit=str(limit))
+            return await connection.fetch(sql, *conditions.values)
 
-            ((count, first, last),) = await rows("stats_span")
-            return Stats(
-                events=count,
-                first=first,
-                last=last,
-                tools=[ToolStats(*row) for row in await rows("stats_tools")],
-                denials=[DenialStats(*row) for row in await rows("stats_denials")],
-                secrets=[SecretStats(*row) for row in await rows("stats_secrets")],
-                days=[DayStats(*row) for row in await rows("stats_days")],
-            )
-
-        # In one transaction, so that on SQLite the tables of one answer are of one moment.
-        return await self.database.transaction(sum_up, read_only=True)
+        ((count, first, last),) = await rows("stats_span")
+        return Stats(
+            events=count,
+            first=first,
+            last=last,
+            tools=[ToolStats(*row) for row in await rows("stats_tools")],
+            denials=[DenialStats(*row) for row in await rows("stats_denials")],
+            secrets=[SecretStats(*row) for row in await rows("stats_secrets")],
+            days=[DayStats(*row) for row in await rows("stats_days")],
+        )
 
     async def sample(self, where: Filter, slices: Sequence[float], limit: int) -> Sequence[CallEvent]:
         """Return events of calls between the first and the last of `slices`, at most about `limit` of each slice.
@@ -265,6 +270,9 @@ class Events(abc.ABC):
     @abc.abstractmethod
     def _has_claim(self, conditions: Conditions, path: Sequence[str], value: str, *, listed: bool) -> str:
         """Return the condition that an event's detail has a text at a path, or in a list there."""
+
+    async def sum_up_lately(self, now: float) -> None:  # noqa: B027  most have nothing to do
+        """Put what is kept for reports in order, where the database keeps any. To be called every now and then."""
 
     @abc.abstractmethod
     async def prepare(self, now: float) -> None:

@@ -7,16 +7,20 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from proxy.audit.event_columns import encoded, is_index, readable, segments
-from proxy.audit.event_store import Conditions, Events, Read
+from proxy.audit.event_store import MOST_ROWS, Conditions, Events, Read
+from proxy.audit.event_sums import MOST_HOURS, add_stats, by_hours, cut_to, edges, whole_hours
+from proxy.audit.event_sums import MOST_ROWS as MOST_OF_PART
 from proxy.errors import StoreRefusedError
 from proxy.store.queries import Queries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from proxy.audit.event import Head, LogEntry
+    from proxy.audit.event import Filter, Head, LogEntry, Stats
+    from proxy.store.database import Transaction
 
 DAYS_AHEAD = 14
+RECENT_SECONDS = 7200.0
 SEPARATOR = "\x1e"  # JSON writes it as an escape
 
 
@@ -30,6 +34,34 @@ class PostgresEvents(Events):
         days = today - dt.timedelta(days=1), today + dt.timedelta(days=DAYS_AHEAD)
         await self.database.execute(self.sql["make_partitions"], *days)
         await self.database.execute(self.sql["sum_counts"])
+
+    async def sum_up_lately(self, now: float) -> None:
+        """Sum up what was counted of late: every batch adds rows, and reports read them all."""
+        await self.database.execute(self.sql["sum_hours"], float(now) - RECENT_SECONDS)
+
+    async def stats(self, where: Filter) -> Stats:
+        if not by_hours(where):
+            return await super().stats(where)
+        return await self.database.transaction(lambda connection: self._sum_hours(connection, where), read_only=True)
+
+    async def _sum_hours(self, connection: Transaction, where: Filter) -> Stats:
+        await connection.fetch(self.sql["one_moment"])
+        spoilt = await self._spoilt_hours(connection, where)
+        first, last, beside = edges(where, spoilt)
+        if len(beside) > MOST_HOURS:
+            return await self._sum_up(connection, where, MOST_ROWS)
+        parts = [await self._sum_up(connection, part, MOST_OF_PART) for part in beside]
+        parts.append(await whole_hours(connection, first, last, spoilt))
+        return cut_to(add_stats(parts), MOST_ROWS)
+
+    async def _spoilt_hours(self, connection: Transaction, where: Filter) -> list[float]:
+        """Return the hours with events that do not count, because they are read from a log."""
+        made = Conditions()
+        past = [f"(writer = {made.bind(writer)} AND seq > {made.bind(seq)})" for writer, seq in where.without]
+        if not past:
+            return []
+        sql = self.sql.compose("hours_past", past=" OR ".join(past))
+        return [hour for (hour,) in await connection.fetch(sql, *made.values)]
 
     async def prune(self, before: float, heads: Sequence[Head] = ()) -> int:
         """Drop the days that are over and hold nothing else, and delete the rest of it."""

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from proxy.audit.local_log import LocalLog
     from proxy.config import Settings
     from proxy.core.interfaces import EventSink
+    from proxy.store.database import Database
 
 log = structlog.get_logger("interlock.audit")
 
@@ -37,10 +38,20 @@ log = structlog.get_logger("interlock.audit")
 class AuditPipeline:
     """The audit pipeline of one process. `sink` takes the events; close it when no more come."""
 
-    def __init__(self, settings: Settings, own: LocalLog, *, adopts_all: bool, logs: Sequence[int] = (1,)) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        own: LocalLog,
+        *,
+        adopts_all: bool,
+        logs: Sequence[int] = (1,),
+        resting: Database | None = None,
+        lead: bool = True,
+    ) -> None:
         """Start it. With `adopts_all` it also ships what processes with another store left behind.
 
-        `logs` are the numbers of the logs that this proxy's workers write: none ships another's.
+        `logs` are the numbers of the logs that this proxy's workers write: none ships another's. `resting` is what asks
+        the store all the time, which the worker with the `lead` does.
         """
         self._log = own
         self.sink: EventSink = own if settings.on_audit_failure == "refuse" else LenientSink(own)
@@ -51,6 +62,8 @@ class AuditPipeline:
             spared=frozenset(worker_log(settings.state_dir, number) for number in logs if adopts_all) - {own.path},
             destination=destination(settings),
             adopts_all=adopts_all,
+            registry=resting,
+            witnesses=lead,
             retention_days=None if settings.postgres else settings.retention_days,
         )
         # Before the shipper begins to delete.

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import operator
 import tempfile
 import time
 from pathlib import Path
@@ -17,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from proxy.audit import local_log_sql
 from proxy.audit.chain_reader import START, AllChains, Chains, LogChains, StoreChains
-from proxy.audit.event import CallRecord, Cursor, DayStats, DenialStats, Filter, LogEntry, SecretStats, Stats, ToolStats
+from proxy.audit.event import CallRecord, Cursor, Filter, LogEntry, Stats
+from proxy.audit.event_sums import add_stats
 from proxy.audit.local_log_files import log_files, open_reader, read_logs
 from proxy.audit.open_events import EVENTS_TIMEOUT, open_events
 from proxy.errors import StoreUnavailableError
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from proxy.audit.call_event import CallEvent
     from proxy.audit.event_store import Events
-
-    type CountRow = DayStats | DenialStats | SecretStats
 
 LIMIT = 1000
 PAGE_CHARACTERS = 8 << 20
@@ -280,59 +278,3 @@ def _in_order(events: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _order(event: dict[str, Any]) -> tuple[float, str]:
     return float(event["time"]), event["event_id"]
-
-
-def add_stats(parts: Sequence[Stats]) -> Stats:
-    """Return the sum of what several stores say; its order is the same whatever the databases sort by."""
-    return Stats(
-        events=sum(one.events for one in parts),
-        first=min((one.first for one in parts if one.first is not None), default=None),
-        last=max((one.last for one in parts if one.last is not None), default=None),
-        tools=_most_first(_grouped([row for one in parts for row in one.tools], 2, _add_tools), 2),
-        denials=_most_first(_grouped([row for one in parts for row in one.denials], 2, _add_counts(2)), 2),
-        secrets=_most_first(_grouped([row for one in parts for row in one.secrets], 3, _add_counts(3)), 3),
-        days=sorted(_grouped([row for one in parts for row in one.days], 1, _add_counts(1)), key=lambda row: row.day),
-    )
-
-
-def _grouped[R: CountRow | ToolStats](rows: Iterable[R], keys: int, add: Callable[[R, R], R]) -> list[R]:
-    """Add up the rows whose first fields, as many as `keys`, are the same."""
-    found: dict[tuple[Any, ...], R] = {}
-    for row in rows:
-        key = dataclasses.astuple(row)[:keys]
-        found[key] = add(found[key], row) if key in found else row
-    return list(found.values())
-
-
-def _add_counts[R: CountRow](keys: int) -> Callable[[R, R], R]:
-    def add(one: R, other: R) -> R:
-        values, others = dataclasses.astuple(one), dataclasses.astuple(other)
-        return type(one)(*values[:keys], *map(operator.add, values[keys:], others[keys:]))
-
-    return add
-
-
-def _add_tools(one: ToolStats, other: ToolStats) -> ToolStats:
-    completed = one.completed + other.completed
-    total = sum(each.completed * (each.mean_ms or 0) for each in (one, other))
-    timed = [each.max_ms for each in (one, other) if each.max_ms is not None]
-    return ToolStats(
-        server=one.server,
-        tool=one.tool,
-        calls=one.calls + other.calls,
-        denied=one.denied + other.denied,
-        errors=one.errors + other.errors,
-        completed=completed,
-        mean_ms=total / completed if timed else None,
-        max_ms=max(timed, default=None),
-    )
-
-
-def _most_first[R: CountRow | ToolStats](rows: list[R], keys: int) -> list[R]:
-    """Sort by the count behind the keys, then by the keys, None last."""
-
-    def order(row: R) -> tuple[Any, ...]:
-        values = dataclasses.astuple(row)
-        return -values[keys], *((name is None, name or "") for name in values[:keys])
-
-    return sorted(rows, key=order)

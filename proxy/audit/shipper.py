@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from proxy.audit.checkpoint_signer import CheckpointSigner
     from proxy.audit.event_store import Events
     from proxy.audit.local_log import LocalLog
+    from proxy.store.database import Database
 
 log = structlog.get_logger("interlock.shipper")
 
@@ -40,6 +41,7 @@ IDLE_SECONDS = 1.0
 LEFT_SECONDS = 10.0
 UPKEEP_SECONDS = 3600.0
 UPKEEP_AGAIN_SECONDS = 60.0
+SUM_SECONDS = 60.0
 FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 30.0
 LAST_SECONDS = 3.0
@@ -54,6 +56,9 @@ class Route:
     adopts_all: bool = False  # whether logs that were meant for another store are shipped as well
     # Logs that are never taken as left behind: the worker that will continue one need not wait for its lock.
     spared: frozenset[Path] = frozenset()
+    # The database that is asked for the registry's end, where the store's own connection shall rest.
+    registry: Database | None = None
+    witnesses: bool = True  # whether this process looks after the registry; one of a proxy is enough
     retention_days: float | None = None  # how long the store keeps events; None: the shipper deletes none
 
 
@@ -63,8 +68,9 @@ class Shipper:
         self._route = route
         self._store = store
         self._signer = signer
-        self._registrar = Registrar(store, signer)
+        self._registrar = Registrar(store, signer, route.registry)
         self._looked = self._upkeep_at = float("-inf")
+        self._sum_at = time.monotonic() + SUM_SECONDS
         self._pause = FIRST_PAUSE
         self._problem: str | None = None
 
@@ -89,10 +95,20 @@ class Shipper:
         await self._registrar.deliver()
         if time.monotonic() - self._looked >= LEFT_SECONDS:
             moved += await self.move_left()
-            await self._registrar.witness()
+            if self._route.witnesses:
+                await self._registrar.witness()
             self._looked = time.monotonic()
         await self._keep_up()
+        if moved and time.monotonic() >= self._sum_at:
+            await self._sum_up()
         return moved
+
+    async def _sum_up(self) -> None:
+        self._sum_at = time.monotonic() + SUM_SECONDS
+        try:
+            await self._store.sum_up_lately(time.time())
+        except InterlockError as error:
+            log.warning("what reports read is not summed up; it is tried again", error=str(error))
 
     async def move_left(self) -> int:
         """Ship the logs that no process writes to any more; return how many events."""

@@ -197,8 +197,10 @@ def contradiction(
 class Registrar:
     """Registers writers in the store before their first event is shipped, and takes checkpoints there."""
 
-    def __init__(self, store: Events, signer: CheckpointSigner) -> None:
+    def __init__(self, store: Events, signer: CheckpointSigner, resting: Database | None = None) -> None:
+        """`resting`: the database that is asked for the registry's end, again and again."""
         self._store = store
+        self._resting = resting
         self._signer = signer
         self._known: set[str] = set()
         self._end: Head | None = None
@@ -228,7 +230,7 @@ class Registrar:
 
     async def witness(self) -> None:
         """Sign the registry's end where it has grown: what this proxy saw, nobody can take back unseen."""
-        end = await self._registry.end()
+        end = await WriterRegistry(self._resting or self._store.database, adopts=self._store.proxies_read).end()
         if end.seq and end != self._end and self._signer.sign("head", [end]):
             self._end = end
 

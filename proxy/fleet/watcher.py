@@ -55,11 +55,23 @@ class FleetWatcher:
         self._report = report
         self._told = asyncio.Event()
         self._revision = 0
-        self._asked = 0.0
+        self._asked = False
         self._away: str | None = None
         self._behind: tuple[str, ...] = ()
         self._agreement = Agreement(same_policy=same_policy)
         self.changed: Callable[[], None] = lambda: None  # called when something new may be in the folder
+        # Up to which revision another process of this replica follows; None: this one has to ask by itself.
+        self.followed: Callable[[], int | None] = lambda: None
+
+    @property
+    def revision(self) -> int:
+        """What this process has of the fleet."""
+        return self._revision
+
+    @property
+    def is_well(self) -> bool:
+        """Whether the fleet's store was asked, and answered the last time."""
+        return self._asked and self._away is None
 
     @property
     def problem(self) -> str | None:
@@ -77,13 +89,21 @@ class FleetWatcher:
     async def _follow(self) -> None:
         while True:
             try:
-                await self._catch_up()
+                if self._has_to_ask():
+                    self._told.clear()
+                    await self._catch_up()
+                    self._asked = True
                 self._say_away(None)
             except (StoreUnavailableError, ConfigError, OSError) as error:
                 self._say_away(str(error))
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._told.wait(), ASK_SECONDS)
-            self._told.clear()
+
+    def _has_to_ask(self) -> bool:
+        followed = self.followed()
+        if followed is None or followed != self._revision:
+            return True
+        return self._told.is_set() or bool(self._behind) or not self._asked
 
     async def _catch_up(self) -> None:
         fleet = await self._store.fleet()

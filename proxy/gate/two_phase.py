@@ -387,12 +387,15 @@ class TwoPhase:
         if self._ending:
             await asyncio.wait(tuple(self._ending), timeout=seconds)
 
-    async def sweep_forever(self) -> None:
-        """Sweep expired rows, every minute, until cancelled."""
+    async def sweep_forever(
+        self, store: ProposalStore | None = None, wanted: Callable[[], bool] = lambda: True
+    ) -> None:
+        """Sweep expired rows, every minute where it is `wanted`, until cancelled; by `store` where one is given."""
         self._loop = asyncio.get_running_loop()  # a commit may end here that another worker began
         while True:
             try:
-                await self._store.sweep(self._clock(), GRACE_SECONDS)
+                if wanted():
+                    await (store or self._store).sweep(self._clock(), GRACE_SECONDS)
             except StoreUnavailableError as error:
                 log.warning("expired proposals are not swept", error=str(error))
             await asyncio.sleep(SWEEP_SECONDS)

@@ -53,6 +53,9 @@ class HaltWatcher:
         self.on_cut: Callable[[Halt], None] = lambda _: None
         self._told = asyncio.Event()
         self._away = False
+        self.is_well = False  # whether the store was read the last time
+        # Whether another process of this machine follows the store, and writes to the file what it finds.
+        self.is_followed: Callable[[], bool] = lambda: False
 
     def tell(self) -> None:
         """Ask the store at once: somebody said that halts have changed there."""
@@ -92,15 +95,19 @@ class HaltWatcher:
 
     async def _ask_store(self) -> None:
         while True:
+            await self._ask_once()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._told.wait(), ASK_SECONDS)
+            self._told.clear()
+
+    async def _ask_once(self) -> None:
+        if not self.is_followed():
             try:
                 self._file.learn(await self._store.read())
                 if own := self._file.read().own:
                     self._file.learn(await self._store.add(own))
-                self._away = False
+                self._away, self.is_well = False, True
             except (StoreUnavailableError, ConfigError) as error:
                 if not self._away:
                     log.warning("the store of halts cannot be read; those known stay in force", error=str(error))
-                self._away = True
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._told.wait(), ASK_SECONDS)
-            self._told.clear()
+                self._away, self.is_well = True, False

@@ -28,8 +28,9 @@ from proxy.errors import ConfigError
 from proxy.gate.gate import Gate, OpenFlows
 from proxy.gate.limits import CallLimits
 from proxy.runtime.halt_watcher import read_halts
+from proxy.runtime.outside_services import open_services
 from proxy.runtime.preload import preload
-from proxy.runtime.wiring import flow_key, open_limits, open_marks, open_services
+from proxy.runtime.wiring import flow_key, open_limits, open_marks
 from proxy.store.open_store import open_database
 from proxy.system.terminal_text import printable_lines
 

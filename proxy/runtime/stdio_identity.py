@@ -42,7 +42,7 @@ def _proven(settings: Settings, token: str) -> Principal:
         if name is None:
             raise ConfigError(f"the token in {AGENT_TOKEN_ENV} is no agent's; `interlock agents list` names them")
         return Principal(name, authenticated=True)
-    from proxy.runtime.wiring import open_verifier  # noqa: PLC0415  slow to import, and most have no providers
+    from proxy.runtime.outside_services import open_verifier  # noqa: PLC0415  slow to import, and most have no providers
 
     verifier = open_verifier(settings)
     if verifier is None:

@@ -26,6 +26,8 @@ from proxy.metrics.counters import WAITING
 from proxy.metrics.timed_database import TimedDatabase
 from proxy.policy.rules import ExternalRule
 from proxy.runtime.halt_watcher import HaltWatcher, read_halts
+from proxy.runtime.lead_note import LeadNote
+from proxy.runtime.outside_services import open_services
 from proxy.runtime.pin_watcher import watch_approvals
 from proxy.runtime.preload import Preloaded, preload
 from proxy.store.fleet_store import CHANNEL as FLEET_CHANNEL
@@ -55,12 +57,9 @@ if TYPE_CHECKING:
     from proxy.core.halts import Halt
     from proxy.core.interfaces import EventSink, SharedCalls
     from proxy.core.limits import LimitStore
-    from proxy.external.client import Services
     from proxy.fleet.open_state import Fleet
     from proxy.fleet.watcher import FleetWatcher
     from proxy.gate.halts import ActiveHalts
-    from proxy.identity.operator_verifier import OperatorVerifier
-    from proxy.identity.verifier import AgentVerifier
     from proxy.metrics.counters import WorkerCounters
     from proxy.notify.notifier import Notifier
     from proxy.runtime.policy_follower import PolicyFollower
@@ -100,6 +99,7 @@ class Components:
         console: str | None = None,
         counters: WorkerCounters | None = None,
         logs: Sequence[int] = (1,),
+        resting: Database | None = None,
     ) -> None:
         self._tools_changed = tools_changed
         self._on_reload = reloaded
@@ -109,14 +109,18 @@ class Components:
         preloaded = preloaded or preload(settings)
         self.policy, self.masker = preloaded.policy, preloaded.masker
         self.policy.on_change = self._policy_reloaded
-        self.audit = AuditPipeline(settings, open_sink(), adopts_all=server is None, logs=logs)
+        self.audit = AuditPipeline(
+            settings, open_sink(), adopts_all=server is None, logs=logs, resting=resting, lead=lead
+        )
         self.sink = wrap_sink(self.audit.sink)
         self.pins = preloaded.fleet.pins() if preloaded.fleet else PinFiles(settings.state_dir)
         self.store_problem: str | None = None  # why calls of two-phase rules are refused, if so
         self._database = open_database(settings.postgres, settings.state_dir, connections=settings.database_connections)
         # What asks all the time does so one after the other: else every worker would hold several connections.
-        upkeep = settings.postgres and open_database(settings.postgres, settings.state_dir, connections=1)
+        upkeep = settings.postgres and (resting or open_database(settings.postgres, settings.state_dir, connections=1))
         self._upkeep = upkeep or self._database
+        self._rests = resting is not None
+        self._lead_note = LeadNote(settings.state_dir, lambda: self.lead or not self._rests)
         self._counters = counters
         timed = self._database if counters is None else TimedDatabase(self._database, counters)
         self.store = Proposals(timed)
@@ -128,10 +132,11 @@ class Components:
             self.operators.ensure()
         catalog = ToolCatalog(policy=self.policy.current, pins=self.pins)
         self.two_phase = self._open_two_phase(settings, catalog, settings.console_url or console)
-        self.limits = CallLimits(open_limits(settings, timed))
+        self.limits = CallLimits(open_limits(settings, timed, self._upkeep if lead else None))
         self.halt_file, self.halt_store = HaltFile(settings.state_dir), Halts(self._upkeep)
         halts = read_halts(settings.state_dir)
         self.halt_watcher = HaltWatcher(halts, self.halt_file, self.halt_store, self._halts_changed)
+        self.halt_watcher.is_followed = self._lead_note.is_followed
         self._listener = self._open_listener()
         self.notifier = _open_notifier(settings, self._database, self.two_phase)
         self.marks = open_marks(settings, timed)
@@ -151,7 +156,9 @@ class Components:
         from_files = settings.policy_source == "file"
         store = FleetStore(self._upkeep)
         said = lambda: report.replica() if self.lead else None  # noqa: E731  until another process has taken over
-        return FleetWatcher(fleet, store, said if speaks else None, same_policy=from_files)
+        watcher = FleetWatcher(fleet, store, said if speaks else None, same_policy=from_files)
+        watcher.followed = self._lead_note.followed
+        return watcher
 
     @property
     def problem(self) -> str | None:
@@ -218,12 +225,16 @@ class Components:
         """Follow changes of the policy, the pins and the proposals. Runs until cancelled."""
         pins = watch_approvals(self.pins, self._approved)
         notices = [self.notifier.run()] if self.notifier is not None else []
-        sweeps = (self.two_phase.sweep_forever(), self._sweep_marks())
+        sweeping = Proposals(self._upkeep) if self._rests else None
+        sweeps = (
+            self.two_phase.sweep_forever(sweeping, lambda: not self._lead_note.is_followed()),
+            self._sweep_marks(),
+        )
         halts = [self.halt_watcher.watch(), *([self._listener.run()] if self._listener is not None else [])]
         limits = self.limits.maintain_forever()
         fleet = [self.fleet.watch()] if self.fleet is not None else []
         follow = [self.follower.run(self._listener, lead=self.lead)] if self.follower is not None else []
-        others = (limits, self._try_store(), *follow)
+        others = (limits, self._try_store(), self._lead_note.tell_forever(self._well), *follow)
         await asyncio.gather(self.policy.watch(), pins, *sweeps, *halts, *others, *notices, *fleet)
 
     def _open_listener(self) -> PostgresListener | None:
@@ -234,19 +245,29 @@ class Components:
             tells[POLICY_CHANNEL] = self.follower.tell
         # Those that follow pushed policies take turns among themselves: another process could not hear for them.
         turn = "listener.lock" if self.follower is None else "listener-policy.lock"
-        return open_listener(self._settings.postgres, tells, turn=self._settings.state_dir / turn)
+        path = self._settings.state_dir / turn
+        return open_listener(self._settings.postgres, tells, turn=path, wanted=self._lead_note.has_to_listen)
+
+    def _well(self) -> int | None:
+        """Return up to which revision of the fleet this process follows the store; None where it does not."""
+        if not self._rests or not self.halt_watcher.is_well:
+            return None
+        if self.fleet is None:
+            return 0
+        return self.fleet.revision if self.fleet.is_well else None
 
     async def _try_store(self) -> None:
         """Try the store every few seconds while a rule needs it, so that /readyz fails before a call does."""
+        asked = Proposals(self._upkeep) if self._rests else self.store
         while True:
-            if not self.policy.current().has_two_phase:
+            if not self.policy.current().has_two_phase or self._lead_note.is_followed():
                 self.store_problem = None
             else:
                 try:
                     async with asyncio.timeout(STORE_TRY_SECONDS):
-                        await self.store.baseline("", "")  # what every proposal asks first
+                        await asked.baseline("", "")  # what every proposal asks first
                         if self.lead and self._counters is not None:
-                            self._counters.set(WAITING, await self.store.waiting(time.time()))
+                            self._counters.set(WAITING, await asked.waiting(time.time()))
                 except (StoreUnavailableError, TimeoutError) as error:
                     self.store_problem = str(error) or "no answer in time"
                 else:
@@ -304,45 +325,13 @@ class Components:
             self._tools_changed(server)
 
 
-def open_limits(settings: Settings, database: Database) -> LimitStore:
+def open_limits(settings: Settings, database: Database, upkeep: Database | None = None) -> LimitStore:
     """Return what counts against limits: for all replicas on Postgres, else for the workers of this machine."""
     if not settings.postgres:
         return SqliteLimits(settings.state_dir / LIMITS_FILE)
     from proxy.store.limit_store_postgres import PostgresLimits  # noqa: PLC0415  for those who have Postgres
 
-    return PostgresLimits(database)
-
-
-def open_services(settings: Settings) -> Services | None:
-    """Return what asks services that rules name; None where the settings name none. Raises ConfigError."""
-    if settings.external is None:
-        return None
-    from proxy.external.client import Services  # noqa: PLC0415  for those who have services
-    from proxy.external.settings import load_external  # noqa: PLC0415
-
-    return Services(load_external(settings.external))
-
-
-def open_verifier(settings: Settings) -> AgentVerifier | None:
-    """Return what verifies agents by the providers of the settings; None without any. Raises ConfigError."""
-    if settings.identity is None:
-        return None
-    from proxy.identity.settings import load_identity  # noqa: PLC0415  for those who have providers
-    from proxy.identity.verifier import AgentVerifier  # noqa: PLC0415
-
-    found = load_identity(settings.identity, settings.default_agent)
-    return AgentVerifier(found) if found is not None else None
-
-
-def open_operator_verifier(settings: Settings) -> OperatorVerifier | None:
-    """Return what verifies operators' own tokens; None where no issuer signs them in. Raises ConfigError."""
-    if settings.console_oidc is None:
-        return None
-    from proxy.identity.oidc_settings import load_oidc  # noqa: PLC0415  for those who have an issuer
-    from proxy.identity.operator_verifier import OperatorVerifier  # noqa: PLC0415
-
-    found = load_oidc(settings.console_oidc, settings.console_url)
-    return OperatorVerifier(found) if found is not None else None
+    return PostgresLimits(database, upkeep)
 
 
 def open_worker_calls(
@@ -365,6 +354,11 @@ def open_worker_calls(
         noted=folder / "others",
         lead=lead,
     )
+
+
+def resting_database(calls: LocalCalls | ReplicaCalls | None) -> Database | None:
+    """Return the database for what a worker asks all the time: the connection that what replicas share has anyway."""
+    return None if calls is None or isinstance(calls, LocalCalls) else calls.resting
 
 
 def flow_key(settings: Settings, environ: Mapping[str, str]) -> bytes:

@@ -39,7 +39,8 @@ from proxy.errors import ConfigError
 from proxy.identity.ca import Authority
 from proxy.identity.token_file import AgentTokens
 from proxy.metrics.counters import CONNECTIONS, STREAMS, UNDER_WAY, CountingSink, WorkerCounters
-from proxy.runtime.wiring import Components, open_operator_verifier, open_verifier, open_worker_calls
+from proxy.runtime.outside_services import open_operator_verifier, open_verifier
+from proxy.runtime.wiring import Components, open_worker_calls, resting_database
 from proxy.runtime.worker_process import RETIRE_SIGNAL, Channel, WorkerStatus
 from proxy.system.listen_ports import listen_as
 from proxy.system.secret_files import read_or_make_key
@@ -108,6 +109,7 @@ class Worker:
             console=context.console,
             counters=context.counters,
             logs=context.logs,
+            resting=resting_database(self.shared_calls),
         )
         self.policy, self.gate = self.components.policy, self.components.gate
         self.policy.quiet = True  # the supervisor speaks for all workers, once

@@ -22,8 +22,10 @@ SWEEP_ROWS: Final = 1000
 class PostgresLimits:
     """A `limits.LimitStore` on Postgres: the database's clock counts, and its locks make it exact."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, upkeep: Database | None = None) -> None:
+        """`upkeep`: what deletes old uses; without it, another process does."""
         self._database = database
+        self._upkeep = upkeep
         self._places: set[str] = set()
 
     async def reserve(self, call_id: str, charges: Sequence[Charge]) -> Sequence[Exceeded]:
@@ -63,8 +65,10 @@ class PostgresLimits:
     async def maintain(self) -> None:
         if self._places:
             await self._database.execute(SQL["renew_places"], sorted(self._places), PLACE_SECONDS)
-        await self._database.execute(SQL["leave_dead_places"])
-        while len(await self._database.execute(SQL["delete_old_uses"], SWEEP_ROWS)) == SWEEP_ROWS:
+        if self._upkeep is None:
+            return
+        await self._upkeep.execute(SQL["leave_dead_places"])
+        while len(await self._upkeep.execute(SQL["delete_old_uses"], SWEEP_ROWS)) == SWEEP_ROWS:
             pass
 
     async def close(self) -> None:

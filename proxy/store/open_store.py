@@ -45,12 +45,16 @@ def open_database(
 
 
 def open_listener(
-    database_url: str | None, tells: Mapping[str, Callable[[], None]], *, turn: Path | None = None
+    database_url: str | None,
+    tells: Mapping[str, Callable[[], None]],
+    *,
+    turn: Path | None = None,
+    wanted: Callable[[], bool] = lambda: True,
 ) -> PostgresListener | None:
     """Return what calls a channel's callback whenever Postgres says that something changed, or may have been missed.
 
     None where the store is a file, which says nothing. `turn` lets one process of several listen: the others have to
-    see it by other means.
+    see it by other means. One in which it is not `wanted` does not try.
     """
     if not database_url:
         return None
@@ -61,7 +65,7 @@ def open_listener(
             tell()
 
     heard = {channel: lambda _, tell=tell: tell() for channel, tell in tells.items()}
-    return PostgresListener(database_url, heard, read_again, turn=turn)
+    return PostgresListener(database_url, heard, read_again, turn=turn, wanted=wanted)
 
 
 async def copy_out(

@@ -48,8 +48,9 @@ class PostgresListener:
     `channels` maps each channel to what is called with a notification's payload; the same payload several times in a
     moment is told once. `read_again` is called after every (re)connect and whenever a notification may have been
     missed: read the tables then. `turn` is a file that only one process of the replica can lock: that one listens, and
-    in the others `read_again` is called every SAFETY_SECONDS, and within TURN_SECONDS of taking over. Callbacks run on
-    the event loop and must not block; what they raise is logged.
+    in the others `read_again` is called every SAFETY_SECONDS, and within TURN_SECONDS of taking over. A process in
+    which it is not `wanted` takes no turn, and has nothing read. Callbacks run on the event loop and must not block;
+    what they raise is logged.
     """
 
     def __init__(
@@ -59,9 +60,11 @@ class PostgresListener:
         read_again: Callable[[], None],
         *,
         turn: Path | None = None,
+        wanted: Callable[[], bool] = lambda: True,
         timeout: float = TIMEOUT,
     ) -> None:
         self._url = url
+        self._wanted = wanted
         self._channels = dict(channels)
         self._read_again = read_again
         self._turn = _Turn(turn)
@@ -92,7 +95,8 @@ class PostgresListener:
         while True:
             # Without a turn another process of this replica hears, and says what it heard by the replica's own files.
             every = SAFETY_SECONDS if self.listening or not self._turn.ours else POLL_SECONDS
-            if time.monotonic() >= self._read_at + every:
+            told_otherwise = self._turn.waits and not self._wanted()
+            if time.monotonic() >= self._read_at + every and not told_otherwise:
                 self._read()
             await asyncio.sleep(min(every, POLL_SECONDS))
 
@@ -103,7 +107,7 @@ class PostgresListener:
     async def _listen_forever(self) -> None:
         failures = 0
         while True:
-            if not self._turn.take():
+            if (self._turn.waits and not self._wanted()) or not self._turn.take():
                 await asyncio.sleep(TURN_SECONDS)
                 continue
             began = time.monotonic()
@@ -188,6 +192,11 @@ class _Turn:
     @property
     def ours(self) -> bool:
         return self._path is None or self._file is not None
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is another process's turn, as far as this one knows."""
+        return not self.ours
 
     def take(self) -> bool:
         """Return whether it is this process's turn; it stays so until the process ends."""

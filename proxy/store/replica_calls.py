@@ -19,6 +19,7 @@ import structlog
 from proxy.core.ids import new_id
 from proxy.errors import SharedCallsUnavailableError, StoreUnavailableError
 from proxy.store.replica_board import ReplicaBoard, claim_key
+from proxy.store.resting_database import RestingDatabase
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
@@ -37,6 +38,9 @@ BEAT_SECONDS: Final = 1.0
 LEAVE_SECONDS: Final = 1.0
 JOIN_SECONDS: Final = 5.0
 SWEEP_EVERY: Final = 60
+BUSY_SECONDS: Final = 10.0  # how long after a use a process goes on saying that it is alive
+SEEN_SECONDS: Final = 5.0  # of those that say it, for so long it need not be said again
+FRESH_SECONDS: Final = 5.0  # a note that is older is of a lead that hangs
 NOT_SECONDS: Final = 1.0  # how long it is remembered that a path is no endpoint
 MAX_REMEMBERED: Final = 20_000
 MAX_QUEUED: Final = 10_000
@@ -58,8 +62,8 @@ class ReplicaCalls:
     ) -> None:
         """Begin to look for other replicas.
 
-        The worker with the `lead` writes down in the file `noted` how many processes of others are alive. So of a
-        replica that is alone, one worker asks, and keeps a connection for it.
+        The worker with the `lead` writes down in the file `noted` how many processes of others are alive, every second,
+        and learns for all of this machine. So at rest one worker asks, and keeps a connection for it.
         """
         self._near = near
         self._noted, self._lead = noted, lead
@@ -72,7 +76,10 @@ class ReplicaCalls:
         self._queued = 0
         self._away_until = 0.0
         self._others = 0
+        self._held: set[bytes] = set()  # ids that are claimed in the database
+        self._used = self._beaten = float("-inf")
         self._loop = asyncio.new_event_loop()
+        self.resting = RestingDatabase(self._loop)
         self._closed = threading.Event()
         self._ending = asyncio.Event()
         self._board: ReplicaBoard | None = None
@@ -94,11 +101,20 @@ class ReplicaCalls:
         """Claim an id among all replicas; return False where another one has it. Raises SharedCallsUnavailableError."""
         if not self._asks:
             raise SharedCallsUnavailableError("what replicas share cannot be asked")
-        asked = self._submit(lambda board: board.claim(context, message_id))
+        asked = self._submit(lambda board: self._claim(board, context, message_id))
         try:
             return await asyncio.wait_for(asyncio.wrap_future(asked), ASK_SECONDS * 2)
         except (StoreUnavailableError, TimeoutError) as error:
             raise self._failed(error) from error
+
+    async def _claim(self, board: ReplicaBoard, context: Context, message_id: MessageId) -> bool:
+        # What a process claims that is not known to be alive, others take for free.
+        if time.monotonic() > self._beaten + SEEN_SECONDS:
+            await self._say_alive(board)
+        claimed = await board.claim(context, message_id)
+        if claimed:
+            self._held.add(claim_key(context, message_id))
+        return claimed
 
     def release(self, context: Context, message_id: MessageId) -> None:
         self._near.release(context, message_id)
@@ -110,6 +126,7 @@ class ReplicaCalls:
 
     def _release_all(self) -> None:
         keys, self._to_release = self._to_release, []
+        self._held.difference_update(keys)
         self._later(lambda board: board.release(keys))
 
     # Calls
@@ -257,6 +274,7 @@ class ReplicaCalls:
 
     def _submit[T](self, work: Callable[[ReplicaBoard], Coroutine[Any, Any, T]]) -> Future[T]:
         assert self._board is not None
+        self._used = time.monotonic()
         try:
             return asyncio.run_coroutine_threadsafe(work(self._board), self._loop)
         except RuntimeError as error:  # the loop is closed
@@ -276,13 +294,16 @@ class ReplicaCalls:
 
     async def _stay(self) -> None:
         """Say every second that this process is alive, and learn what others have learnt, until `close`."""
-        board = ReplicaBoard(self._open_database(), new_id(), self._replica, self._key)
+        database = self._open_database()
+        board = ReplicaBoard(database, new_id(), self._replica, self._key)
+        self.resting.open(database)
         self._board = board
         beats = 0
         try:
             while not self._closed.is_set():
                 try:
-                    await self._beat(board, beats)
+                    async with self.resting.turn:
+                        await self._beat(board, beats)
                 except StoreUnavailableError as error:
                     log.debug("other replicas are not seen", error=str(error))
                 self._ready.set()
@@ -299,24 +320,36 @@ class ReplicaCalls:
             await board.close()
 
     async def _beat(self, board: ReplicaBoard, beats: int) -> None:
+        noted = None if self._lead else self._noted_others()
         if self._lead:
-            others = await board.beat()
-            if others != self._others or not self._noted.exists():
-                self._noted.write_text(str(others))
-            self._others = others
+            self._others = await self._say_alive(board)
+            self._noted.write_text(str(self._others))
+        elif noted is None or (noted and self._is_busy()):
+            self._others = await self._say_alive(board)
         else:
-            self._others = await board.beat() if self._noted_others() else 0
-        if self._others:
+            self._others = noted
+        if self._others and (self._lead or noted is None):
             for kind, name, path, owner in await board.new_facts():
                 self._take(kind, name, path, owner)
-        if beats % SWEEP_EVERY == SWEEP_EVERY - 1:
+        if self._lead and beats % SWEEP_EVERY == SWEEP_EVERY - 1:
             await board.sweep()
 
-    def _noted_others(self) -> int:
+    async def _say_alive(self, board: ReplicaBoard) -> int:
+        others = await board.beat()
+        self._beaten = time.monotonic()
+        return others
+
+    def _is_busy(self) -> bool:
+        return bool(self._held) or time.monotonic() < self._used + BUSY_SECONDS
+
+    def _noted_others(self) -> int | None:
+        """Return how many others the lead has seen just now; None where it did not say."""
         try:
-            return int(self._noted.read_text() or 0)
+            if abs(time.time() - self._noted.stat().st_mtime) > FRESH_SECONDS:
+                return None
+            return int(self._noted.read_text())
         except (OSError, ValueError):
-            return 0
+            return None
 
     def _take(self, kind: str, name: str, path: str, owner: str) -> None:
         with contextlib.suppress(SharedCallsUnavailableError):

@@ -50,11 +50,11 @@ SELECT
     avg(total_ms) FILTER (WHERE kind = 'completed'),
     max(total_ms) FILTER (WHERE kind = 'completed')
 FROM events WHERE method = 'tools/call' AND kind IN ('decided', 'completed') AND {conditions}
-GROUP BY server, tool ORDER BY 3 DESC, server, tool LIMIT 1000;
+GROUP BY server, tool ORDER BY 3 DESC, server, tool LIMIT {limit};
 
 -- name: stats_denials
 SELECT reason, rule, count(*) FROM events WHERE kind = 'decided' AND decision = 'deny' AND {conditions}
-GROUP BY reason, rule ORDER BY 3 DESC, reason, rule LIMIT 1000;
+GROUP BY reason, rule ORDER BY 3 DESC, reason, rule LIMIT {limit};
 
 -- name: sample_events
 -- Some of the events of a short time, for figures over a longer one. Of every kind, so that they stand for the others.

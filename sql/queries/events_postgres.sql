@@ -39,7 +39,7 @@ SELECT
 FROM events
 CROSS JOIN jsonb_array_elements(CASE jsonb_typeof(redactions) WHEN 'array' THEN redactions END) AS found
 WHERE redactions IS NOT NULL AND {conditions}
-GROUP BY 1, 2, 3 ORDER BY 4 DESC, 1, 2, 3 LIMIT 1000;
+GROUP BY 1, 2, 3 ORDER BY 4 DESC, 1, 2, 3 LIMIT {limit};
 
 -- name: stats_days
 SELECT to_char(ts AT TIME ZONE 'UTC', 'YYYY-MM-DD'), count(*), count(*) FILTER (WHERE decision = 'deny')
@@ -48,8 +48,47 @@ FROM events WHERE kind = 'decided' AND method = 'tools/call' AND {conditions} GR
 -- name: make_partitions
 SELECT interlock_make_partitions($1, $2);
 
+-- name: one_moment
+-- Of the transaction that this begins, every statement sees the same events.
+SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY;
+
+-- name: hours_past
+-- The hours with events that do not count.
+SELECT DISTINCT extract(epoch FROM date_trunc('hour', ts, 'UTC'))::float8 FROM events WHERE {past};
+
+-- name: sums_span
+-- Sums over whole hours from $1 up to $2, without those in $3.
+SELECT sum(events)::bigint, min(first), max(last) FROM event_sums
+WHERE what = 'all' AND hour >= $1 AND hour < $2 AND hour <> ALL ($3::timestamptz[]);
+
+-- name: sums_tools
+SELECT
+    server, tool, sum(events)::bigint, sum(denied)::bigint, sum(errors)::bigint, sum(completed)::bigint,
+    sum(total_ms) / nullif(sum(timed), 0), max(max_ms)
+FROM event_sums WHERE what = 'tool' AND hour >= $1 AND hour < $2 AND hour <> ALL ($3::timestamptz[])
+GROUP BY server, tool ORDER BY 3 DESC, server, tool LIMIT $4;
+
+-- name: sums_denials
+SELECT reason, rule, sum(events)::bigint
+FROM event_sums WHERE what = 'denial' AND hour >= $1 AND hour < $2 AND hour <> ALL ($3::timestamptz[])
+GROUP BY reason, rule ORDER BY 3 DESC, reason, rule LIMIT $4;
+
+-- name: sums_secrets
+SELECT server, tool, detector, count(*), count(*) FILTER (WHERE record_only)
+FROM event_findings
+WHERE ts >= $1 AND ts < $2 AND date_trunc('hour', ts, 'UTC') <> ALL ($3::timestamptz[])
+GROUP BY 1, 2, 3 ORDER BY 4 DESC, 1, 2, 3 LIMIT $4;
+
+-- name: sums_days
+SELECT to_char(hour AT TIME ZONE 'UTC', 'YYYY-MM-DD'), sum(events)::bigint, sum(denied)::bigint
+FROM event_sums WHERE what = 'tool' AND hour >= $1 AND hour < $2 AND hour <> ALL ($3::timestamptz[])
+GROUP BY 1 HAVING sum(events) > 0 ORDER BY 1;
+
 -- name: sum_counts
 SELECT interlock_sum_counts();
+
+-- name: sum_hours
+SELECT interlock_sum_hours($1);
 
 -- name: recount_events
 SELECT interlock_recount_events($1);

@@ -21,7 +21,7 @@ SELECT
     )
 FROM events CROSS JOIN json_each(CASE json_type(redactions) WHEN 'array' THEN redactions END) AS found
 WHERE redactions IS NOT NULL AND {conditions}
-GROUP BY 1, 2, 3 ORDER BY 4 DESC, 1, 2, 3 LIMIT 1000;
+GROUP BY 1, 2, 3 ORDER BY 4 DESC, 1, 2, 3 LIMIT {limit};
 
 -- name: stats_days
 SELECT date(ts, 'unixepoch'), count(*), count(*) FILTER (WHERE decision = 'deny')

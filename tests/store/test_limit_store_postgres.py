@@ -23,7 +23,7 @@ BIG = 10**40
 async def limits(where: tuple[str | None, Path]) -> AsyncIterator[LimitStore]:
     url, folder = where
     database = open_database(url, folder)
-    store: LimitStore = PostgresLimits(database) if url else SqliteLimits(folder / "limits.db")
+    store: LimitStore = PostgresLimits(database, database) if url else SqliteLimits(folder / "limits.db")
     yield store
     await store.close()
     await database.close()
@@ -105,7 +105,7 @@ async def test_usage_names_each_budget_of_a_limit(limits: LimitStore) -> None:
 
 async def test_64_callers_at_once_on_two_replicas_are_never_one_too_many(database_url: str) -> None:
     replicas = [PostgresDatabase(database_url) for _ in range(2)]
-    stores = [PostgresLimits(database) for database in replicas]
+    stores = [PostgresLimits(database, database) for database in replicas]
     limit, place = charge(most=20), charge("few", most=5, seconds=0)
     calls = [stores[n % 2].reserve(f"c{n}", [limit]) for n in range(64)]
     calls += [stores[n % 2].reserve(f"p{n}", [place]) for n in range(64)]
@@ -118,7 +118,7 @@ async def test_64_callers_at_once_on_two_replicas_are_never_one_too_many(databas
 
 async def test_limits_in_any_order_wait_for_each_other_without_a_deadlock(database_url: str) -> None:
     database = PostgresDatabase(database_url)
-    store = PostgresLimits(database)
+    store = PostgresLimits(database, database)
     pair = [charge("a", most=1000), charge("b", most=1000)]
     answers = await asyncio.gather(*(store.reserve(f"c{n}", pair[:: 1 if n % 2 else -1]) for n in range(60)))
     assert all(answer == [] for answer in answers)
@@ -128,7 +128,7 @@ async def test_limits_in_any_order_wait_for_each_other_without_a_deadlock(databa
 
 async def test_the_window_slides_with_the_clock_of_the_database(database_url: str) -> None:
     database, link = PostgresDatabase(database_url), await connect(database_url)
-    store = PostgresLimits(database)
+    store = PostgresLimits(database, database)
     for number in range(3):
         await store.reserve(f"c{number}", [charge()])
     (exceeded,) = await store.look([charge()])
@@ -144,7 +144,7 @@ async def test_the_window_slides_with_the_clock_of_the_database(database_url: st
 
 async def test_a_call_whose_connection_broke_is_charged_once(database_url: str) -> None:
     database = PostgresDatabase(database_url)
-    store = PostgresLimits(database)
+    store = PostgresLimits(database, database)
     assert await store.reserve("c0", [charge(most=1)]) == []
     assert await store.reserve("c0", [charge(most=1)]) == []
     assert len(await store.reserve("c1", [charge(most=1)])) == 1

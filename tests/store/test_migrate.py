@@ -172,6 +172,8 @@ def test_both_stores_have_the_same_tables_views_and_columns(postgres: Postgres, 
     elsewhere = (
         "limit_",
         "event_counts",
+        "event_sums",
+        "event_findings",
         "fleet",
         "shared_documents",
         "shared_pins",

@@ -51,6 +51,7 @@ PARTS = {
     "rows": "({})",
     "writer": "'w'",
     "seq": "1",
+    "past": "writer = 'w' AND seq > 1",
     "pattern": "'%x%'",
     "json_pattern": "'%x%'",
     "path": "'$.x'",

@@ -1,0 +1,46 @@
+"""A replica at rest holds two connections to its Postgres, however many workers it has: it listens, and it asks."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+from tests.faults.load import wait_until
+from tests.support.postgres import Postgres
+from tests.support.replicas import start_replicas
+
+POLICY = """
+version: 1
+rules:
+  - {id: pay, action: two_phase, tools: [pay], approval: auto}
+limits:
+  - {id: few, tools: [pay], count: 5, within: 1h, per: all}
+"""
+LOOKS = 40
+HELD = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'interlock'"
+YOUNG = " AND backend_start > now() - interval '4 s'"
+QUERIES = HELD.replace("count(*)", "left(query, 100), state, now() - backend_start, now() - state_change")
+
+
+def held(postgres: Postgres, url: str, more: str = "") -> int:
+    return int(postgres.psql(HELD + more, url))
+
+
+def test_a_replica_at_rest_holds_two_connections(tmp_path: Path, postgres: Postgres) -> None:
+    with postgres.lend() as url, start_replicas(tmp_path, url, 2, POLICY, ["--workers", "2"]) as replicas:
+        wait_until(lambda: held(postgres, url) <= 2 * len(replicas) and not held(postgres, url, YOUNG))
+        # Through every round of what is asked again and again; the slowest come every ten seconds.
+        seen, until = [], time.monotonic() + 12
+        while time.monotonic() < until or len(seen) < LOOKS:
+            seen.append(held(postgres, url))
+            assert seen[-1] <= 2 * len(replicas), postgres.psql(QUERIES, url)
+        assert min(seen) >= 1
+        # Whoever follows for the others hangs: they ask for themselves, and a halt still holds everywhere.
+        lead = replicas[0].worker_pids[0]
+        os.kill(lead, signal.SIGSTOP)
+        try:
+            wait_until(lambda: held(postgres, url, YOUNG))
+        finally:
+            os.kill(lead, signal.SIGCONT)
