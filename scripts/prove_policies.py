@@ -1,4 +1,4 @@
-"""Compares `policy diff --prove` with brute force on random small policies: `prove_policies.py 10000 1`, a seed last."""
+"""Compares `policy diff --prove` with brute force on random pairs of policies: `prove_policies.py NUMBER SEED`."""
 
 import random
 import sys
