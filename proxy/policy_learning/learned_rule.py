@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from proxy.policy.rule_tests import run_tests
 from proxy.policy.rules import PolicyFile
+from proxy.policy.text import fold
 from proxy.policy_learning.argument_rules import generalise
 from proxy.policy_learning.value_shape import Shape
 
@@ -101,11 +102,11 @@ def make_rule(calls: Sequence[ToolCalls], rule_id: str) -> LearnedRule:
     """Return the rule for the calls of agents whose conditions are the same. Its tests pass."""
     first = calls[0]
     made = generalise(first.shape, first.levels)
-    values: dict[str, Any] = {"id": rule_id, "action": first.outcome, "agents": [as_glob(one.agent) for one in calls]}
+    values: dict[str, Any] = {"id": rule_id, "action": first.outcome, "agents": as_globs(*(one.agent for one in calls))}
     if first.server:
-        values["servers"] = [as_glob(first.server)]
+        values["servers"] = as_globs(first.server)
     if first.tool is not None:
-        values["tools"] = [as_glob(first.tool)]
+        values["tools"] = as_globs(first.tool)
     if first.method != "tools/call":
         values["methods"] = [as_glob(first.method)]
     if first.outcome == "two_phase":
@@ -119,6 +120,11 @@ def make_rule(calls: Sequence[ToolCalls], rule_id: str) -> LearnedRule:
 def conditions_of(calls: ToolCalls) -> str:
     """Return the conditions as text: calls of different agents are one rule where these are the same."""
     return json.dumps(generalise(calls.shape, calls.levels).conditions, sort_keys=True)
+
+
+def as_globs(*names: str) -> list[str]:
+    """Return globs that fit names, and their lax readings: an allow of `readFile` must fit `readfile` as well."""
+    return list(dict.fromkeys(as_glob(one) for name in names for one in (name, fold(name).strip()) if one))
 
 
 def as_glob(name: str) -> str:

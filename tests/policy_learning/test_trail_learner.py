@@ -109,11 +109,16 @@ def test_names_with_the_signs_of_globs_stand_for_themselves():
     assert decide(learned, {}, tool="runxx") is Outcome.DENY
 
 
-def test_a_call_that_no_rule_can_name_is_reported():
-    # An allow must fit the name in every reading, and this one is read as another tool's name.
-    learned = learn([event({}, tool="\uff24elete"), event({}, 1)])
-    assert learned.uncovered == ["c0"]
-    assert decide(learned, {}) is Outcome.ALLOW
+def test_names_with_capitals_are_learned_in_every_reading():
+    learned = learn([event({}, tool="readFile", agent="CI Bot", server="Files"), event({}, 1, tool="\uff24elete")])
+    assert learned.uncovered == []
+    assert decide(learned, {}, tool="readFile", agent="CI Bot", server="Files") is Outcome.ALLOW
+    assert decide(learned, {}, tool="readFile", agent="ci", server="Files") is Outcome.DENY
+
+
+def test_a_call_that_no_rule_can_name_is_reported(monkeypatch):
+    monkeypatch.setattr("proxy.policy_learning.learned_rule.as_globs", lambda *_: ["another"])
+    assert learn([event({})]).uncovered == ["c0"]
 
 
 def test_more_tools_than_fit_are_refused(monkeypatch):
