@@ -125,6 +125,10 @@ detectors: $(VENV)/.dev ## precision and recall of every detector on the labelle
 	$(BIN)/python scripts/detector_report.py
 	$(BIN)/python scripts/detector_corpora.py $(ARGS)
 
+.PHONY: prove
+prove: $(VENV)/.dev ## policy diff --prove beside brute force on 10,000 random pairs of policies; about an hour on two cores
+	PYTHONPATH=. $(BIN)/python scripts/prove_policies.py $(or $(ARGS),10000 1)
+
 .PHONY: flows
 flows: $(VENV)/.dev $(AGENTDOJO)/.installed ## AgentDojo's tasks and injections through the gate, without a model; about 5 minutes, most of it to install
 	$(AGENTDOJO)/bin/python bench/agentdojo/record.py > $(AGENTDOJO)/runs.jsonl

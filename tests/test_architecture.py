@@ -102,6 +102,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "proxy.rollout": ("proxy.policy", "proxy.audit.signing_keys", "proxy.system", *CORE),
     "proxy.trace": ("proxy.sandbox", "proxy.egress.dns", *CORE),
     "proxy.stdio": ("proxy.gate", "proxy.wire", "proxy.trace", "proxy.sandbox", *CORE),
+    "proxy.policy_learning": ("proxy.policy", "proxy.learn.profile_text", *CORE),
     "proxy.learn": ("proxy.sandbox", "proxy.trace.capability", "proxy.system.terminal_text", *CORE),
     "proxy.probe": (
         *("proxy.injection", "proxy.learn"),
@@ -168,6 +169,7 @@ PURE = (
     *(f"proxy.probe.{name}" for name in ("findings", "observer", "declared_words", "texts", "comparison", "report")),
     *(f"proxy.probe.{name}" for name in ("sarif", "html_report", "learning")),
     "proxy.learn",
+    "proxy.policy_learning",
     *(f"proxy.rollout.{name}" for name in ("step", "canary")),
     *(f"proxy.confine.{name}" for name in ("firewall", "file_view")),
     *(f"proxy.kubernetes.{name}" for name in ("pod", "admission")),

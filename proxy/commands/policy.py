@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from rich.text import Text
 from rich.tree import Tree
 
-from proxy.commands import decide, policy_compare, policy_history, policy_push, replay
+from proxy.commands import decide, policy_compare, policy_history, policy_learn, policy_push, replay
 from proxy.commands.audit.query import find_events
 from proxy.commands.options import AsJson, ConfigFile, OneLine, StateDir, trail_settings
 from proxy.commands.policy_tests import run_all_tests
@@ -58,6 +58,7 @@ app.command("replay", epilog=replay.EPILOG)(replay.replay)
 app.command("decide", epilog=decide.EPILOG)(decide.decide)
 app.command("show", epilog=policy_compare.SHOW_EPILOG)(policy_compare.show)
 app.command("diff", epilog=policy_compare.DIFF_EPILOG)(policy_compare.diff)
+app.command("learn", epilog=policy_learn.LEARN_EPILOG)(policy_learn.learn)
 app.command("push", epilog=policy_push.PUSH_EPILOG)(policy_push.push)
 app.command("promote", epilog="Example:  interlock policy promote --note 'a day without complaints'")(
     policy_push.promote

@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import re
 import sys
+import time
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from proxy.commands.options import AsJson, takes
+from proxy.commands.options import AsJson, takes, trail_settings
+from proxy.commands.policy_prove import prove, say_replay, say_verdict
 from proxy.commands.publishing import StoreOptions
 from proxy.commands.terminal import count, print_json_lines, printable_lines
+from proxy.commands.time_format import parse_age
 from proxy.errors import PolicyError
-from proxy.policy.load import load_sources
+from proxy.policy.load import PolicySource, load_sources
 from proxy.policy.merged_file import differences, merged_values
 from proxy.redact import builtin
 from proxy.rollout.bundle import Bundle
@@ -34,6 +37,7 @@ Examples:
   interlock policy diff 3 4
   interlock policy diff balanced strict
   interlock policy diff --json balanced policies/web.yaml
+  interlock policy diff --replay --since 7d --prove policies/ learned.yaml
 """
 
 
@@ -98,13 +102,20 @@ def diff(
     ],
     after: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
     *,
+    replayed: Annotated[bool, typer.Option("--replay", help="Also decide recorded calls by B.")] = False,
+    since: Annotated[str, typer.Option(help="With --replay, how far back: 90s, 30m, 12h, 7d, 2w.")] = "7d",
+    proven: Annotated[
+        bool, typer.Option("--prove", help="Also say whether B lets through a call that A stops: yes, no or unknown.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show which rules and settings two policies differ in: + only in B, - only in A, ~ another value.
 
-    Exit code: 0 if they are the same, 3 if they differ.
+    Exit code: 0 if they are the same, 3 if they differ. With --prove: 0 if B is proven to let through nothing that A
+    stops, 3 if it does or if that is unknown.
     """
-    first, second = (_load(name, options, with_defaults=True) for name in (before, after))
+    sources = [_sources(name, options) for name in (before, after)]
+    first, second = (merged_values(one, with_defaults=True) for one in sources)
     found = list(differences(first, second))
     if as_json:
         print_json_lines(
@@ -118,6 +129,13 @@ def diff(
             if found
             else f"{before} and {after} do the same"
         )
+    if replayed:
+        settings = trail_settings(options.database_url, options.state_dir, options.config)
+        say_replay(sources[1], settings, time.time() - parse_age(since), as_json=as_json)
+    if proven:
+        verdict = prove(sources[0], sources[1], (first, second))
+        say_verdict(verdict, as_json=as_json)
+        raise typer.Exit(0 if verdict.answer == "no" else 3)
     raise typer.Exit(3 if found else 0)
 
 
@@ -127,11 +145,16 @@ def _known(name: str) -> str:
     return name
 
 
-def _load(name: str, options: StoreOptions | None = None, *, with_defaults: bool = False) -> dict[str, Any]:
-    """Return a profile, a policy at a path, or a pushed version, as one. Raises PolicyError."""
+def _load(name: str) -> dict[str, Any]:
+    """Return a profile, or a policy at a path, as one. Raises PolicyError."""
+    return merged_values(_sources(name, None))
+
+
+def _sources(name: str, options: StoreOptions | None) -> tuple[PolicySource, ...]:
+    """Return the files of a profile, of a policy at a path, or of a pushed version. Raises PolicyError."""
     if options is not None and is_version(name):
-        return merged_values(find_version(options, name).sources(builtin()), with_defaults=with_defaults)
+        return tuple(find_version(options, name).sources(builtin()))
     path = profile_file(name) if name in PROFILES else Path(name)
     if name not in PROFILES and not path.exists() and path.suffix == "" and "/" not in name:
         _known(name)
-    return merged_values(load_sources(path, builtin()), with_defaults=with_defaults)
+    return load_sources(path, builtin())

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from proxy.audit.event import Filter
 from proxy.commands.options import AsJson, takes, trail_settings
 from proxy.commands.policy_tests import run_all_tests
 from proxy.commands.publishing import (
@@ -115,7 +116,7 @@ def _replay(bundle: Bundle, options: PublisherOptions, since: str) -> Replay | N
     except ConfigError:  # no call was ever recorded
         return decide_again(policy, ())
     try:
-        return decide_again(policy, recorded_events(settings, earliest))
+        return decide_again(policy, recorded_events(settings, Filter(since=earliest)))
     except InterlockError as error:
         print_note(f"Recorded calls cannot be decided again: {printable(str(error))}")
         return None

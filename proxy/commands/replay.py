@@ -50,7 +50,7 @@ def replay(
     earliest = time.time() - parse_age(since)
     policy = load_policy(candidate, builtin())
     settings = trail_settings(database_url, state_dir, config)
-    outcome = decide_again(policy, recorded_events(settings, earliest))
+    outcome = decide_again(policy, recorded_events(settings, Filter(since=earliest)))
     if as_json:
         print_json_lines({"kind": "change", **asdict(change)} for change in outcome.changes)
         print_json_lines([{"kind": "summary", **outcome.data()}])
@@ -60,13 +60,13 @@ def replay(
     raise typer.Exit(EXIT_CHANGES if outcome.changes else 0)
 
 
-def recorded_events(settings: Settings, since: float) -> Iterator[dict[str, Any]]:
-    """Yield the recorded events from a time on, oldest first. Raises StoreUnavailableError: a part proves nothing."""
+def recorded_events(settings: Settings, where: Filter) -> Iterator[dict[str, Any]]:
+    """Yield the recorded events that match, oldest first. Raises StoreUnavailableError: a part proves nothing."""
     with asyncio.Runner() as runner:
         opened = open_audit(settings.postgres, settings.state_dir)
         audit = runner.run(opened.__aenter__())
         try:
-            entries = audit.entries(Filter(since=since))
+            entries = audit.entries(where)
             while (entry := runner.run(anext(entries, None))) is not None:
                 yield json.loads(entry.body)
         finally:

@@ -210,6 +210,10 @@ class Condition(Strict):
     length: StrictInt | Bounds | None = Field(
         default=None, description="The number of characters, elements or members: exact, or bounds."
     )
+    only_keys: list[NonEmptyStr] | None = Field(
+        default=None,
+        description="The object has no other members than these; with `arg: arguments`, the call no other arguments.",
+    )
     path_under: Roots | None = Field(
         default=None,
         description="The path is one of these folders or inside one, however it is written; !/etc/x is an exception.",

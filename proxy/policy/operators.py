@@ -18,6 +18,7 @@ from proxy.policy import (
 )
 from proxy.policy.arg_path import ArgPath, parse_arg
 from proxy.policy.conditions import After, All, Any_, Bounds, Condition, Not, When, as_tuple
+from proxy.policy.eval_context import fold_key
 from proxy.policy.regex import compile_search
 from proxy.policy.text import fold, read_text
 from proxy.policy.views import MAY, NO, YES, Judge, NumberView, ScalarView, Test, TextView, gather, judge_each
@@ -221,6 +222,19 @@ def _type(arg: ArgPath, operand: Any) -> Test:
     return test
 
 
+def _only_keys(arg: ArgPath, operand: list[str]) -> Test:
+    names = frozenset(operand)
+    folded = frozenset(map(fold_key, operand))
+
+    def judge(keys: tuple[str, ...]) -> int:
+        if names.issuperset(keys):
+            return YES
+        # `Path` may be read as `path`, so it may be one of these; an allow does not rely on that.
+        return MAY if folded.issuperset(map(fold_key, keys)) else NO
+
+    return judge_each(gather(arg, "keys", views.view_keys), judge)
+
+
 def _length(arg: ArgPath, operand: int | Bounds) -> Test:
     bounds = Bounds(gte=operand, lte=operand) if isinstance(operand, int) else operand
     limits = ((compare, getattr(bounds, name)) for name, compare in _COMPARISONS.items())
@@ -244,6 +258,7 @@ OPERATORS: Final[dict[str, Build]] = {
     "exists": _exists,
     "type": _type,
     "length": _length,
+    "only_keys": _only_keys,
     "path_under": path_operator.path_under,
     "host_in": host_operators.host_in,
     "url_scheme": host_operators.url_scheme,

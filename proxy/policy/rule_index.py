@@ -266,7 +266,8 @@ INDEXES: Final[dict[str, Build]] = {
     "ip_class": index_classes,
     "command": index_commands,
     **dict.fromkeys(
-        ("gt", "gte", "lt", "lte", "exists", "type", "length", "url_scheme", "host_data", "cidr"), index_presence
+        ("gt", "gte", "lt", "lte", "exists", "type", "length", "only_keys", "url_scheme", "host_data", "cidr"),
+        index_presence,
     ),
     **dict.fromkeys(("command_path_under", "command_host_in", "sql"), index_presence),
 }

@@ -254,3 +254,9 @@ def view_length(value: Any) -> tuple[int, ...]:
     if isinstance(value, dict | list):
         return (len(value),)
     raise WrongTypeError("a string, array or object", value)
+
+
+def view_keys(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, dict):
+        raise WrongTypeError("an object", value)
+    return tuple(value)

@@ -32,6 +32,7 @@ RUN = {
     "interlock policy test": ["{policy}"],
     "interlock policy explain": ["{policy}", "--call", CALL],
     "interlock policy schema": [],
+    "interlock policy learn": [],
     "interlock policy replay": ["{policy}"],
     "interlock policy show": ["{policy}"],
     "interlock policy diff": ["{policy}", "strict"],
@@ -115,6 +116,7 @@ FAIL = {
 }
 EXIT_CODES = {
     "interlock doctor": (0, 1),
+    "interlock policy learn": [],
     "interlock policy replay": (0, 3),
     "interlock policy diff": (0, 3),
     "interlock audit verify": (0, 3),

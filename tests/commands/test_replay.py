@@ -6,6 +6,7 @@ import time
 import pytest
 from typer.testing import CliRunner
 
+from proxy.audit.event import Filter
 from proxy.audit.local_log import LOG_FILE, LocalLog
 from proxy.commands.command_tree import app
 from proxy.commands.replay import recorded_events
@@ -106,7 +107,7 @@ def test_events_from_a_time_on_are_read_in_order_from_the_store_and_the_logs(tmp
     write(tmp_path, [1, 2])
     World(tmp_path, None).ship()
     write(tmp_path, [3, 4])
-    found = recorded_events(Settings(state_dir=tmp_path), START + 2)
+    found = recorded_events(Settings(state_dir=tmp_path), Filter(since=START + 2))
     assert [event["event_id"] for event in found] == ["e00002", "e00003", "e00004"]
 
 
@@ -114,4 +115,4 @@ def test_a_replay_does_not_go_by_a_part_of_the_trail(tmp_path):
     write(tmp_path, [1, 2])
     down = Settings(state_dir=tmp_path, database_url="postgresql://127.0.0.1:1/none")
     with pytest.raises(StoreUnavailableError):
-        list(recorded_events(down, 0))
+        list(recorded_events(down, Filter(since=0)))

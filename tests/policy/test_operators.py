@@ -24,6 +24,7 @@ def judge(when, arguments, guess=1):
         ({"equals": 5}, [5, 5.0], ["5", "5e0"], [6, True]),
         ({"equals": None}, [None], [], ["x", 0]),
         ({"in": ["a", 3, None]}, ["a", 3, None], ["A", "3"], ["b"]),
+        ({"only_keys": ["a", "b"]}, [{}, {"a": 1}, {"a": 1, "b": 2}], [{"A": 1}, {"a": 1, "A": 1}], [{"c": 1}]),
         ({"not_equals": "prod"}, ["dev", 5], ["PROD", None], ["prod"]),
         ({"starts_with": ["sk-", "pk-"]}, ["sk-1", "pk-1"], ["SK-1", " sk-1", "sk%2d1"], ["ask-1"]),
         ({"ends_with": ".exe"}, ["a.exe"], ["A.EXE", "a.exe ", "a%2eexe"], ["a.exe.txt"]),
@@ -47,7 +48,7 @@ def test_an_operator_is_sure_of_a_plain_value_and_unsure_of_one_that_a_lax_serve
 @pytest.mark.parametrize("operator", sorted(OPERATORS.keys() - {"not_equals", "exists"}))
 def test_a_missing_value_satisfies_no_operator(operator):
     operands = {"in": [1], "gt": 1, "gte": 1, "lt": 1, "lte": 1, "length": 1, "type": "null", "cidr": "10.0.0.0/8"}
-    operands["host_data"] = True
+    operands |= {"host_data": True, "only_keys": ["x"]}
     operands["sql"] = {"dialect": "postgres", "statements": ["select"]}
     operand = operands.get(operator, "public" if operator == "ip_class" else "x")
     assert judge({"arg": "v", operator: operand}, {}) == NO

@@ -1,0 +1,251 @@
+"""Whether a policy lets something through that another one stops. Pure.
+
+The answer is "yes" with a call that the real engine decides so; "no" where no answers of the conditions, in any way
+that they could go together, lead to it; and "unknown" with the reasons otherwise. It is never "no" by a guess: what
+conditions may answer is always taken too wide, never too narrow.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from pydantic import TypeAdapter
+
+from proxy.core.model import Call, Hints, Outcome
+from proxy.policy.agents import ClaimMatch, entries
+from proxy.policy.conditions import When, earlier_in
+from proxy.policy.decide import SESSION_METHODS
+from proxy.policy.eval_context import EvalContext
+from proxy.policy.operators import compile_when
+from proxy.policy.past import Past
+from proxy.policy.rules import AllowRule, DenyRule, ExternalRule, RedactRule, TwoPhaseRule
+from proxy.policy.views import MAY, NO, YES
+from proxy.policy_learning.abstract_bits import ALL_ANSWERS, Atom, atoms_in, possible
+from proxy.policy_learning.atom_order import excluded
+from proxy.policy_learning.name_classes import name_classes, server_classes
+from proxy.policy_learning.sample_values import place_value, sample_values
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from proxy.policy.compiled_rule import CompiledRule
+    from proxy.policy.decide import CompiledPolicy
+    from proxy.policy.views import Test
+
+RANKS: Final = {Outcome.DENY: 0, Outcome.TWO_PHASE: 1, Outcome.EXTERNAL: 1, Outcome.ALLOW: 2}
+MAX_CELLS: Final = 20_000
+MAX_STEPS: Final = 20_000  # of the search for one kind of call
+MAX_TRIES: Final = 200
+_WHEN: Final = TypeAdapter[Any](When)
+
+
+@dataclass(slots=True)
+class Verdict:
+    """The answer; for a yes the call, and what each policy makes of it."""
+
+    answer: Literal["yes", "no", "unknown"] = "no"
+    witness: Call | None = None
+    was: str = ""
+    now: str = ""
+    why: list[str] = field(default_factory=list)
+    kinds: int = 0  # of calls that were looked at
+
+
+def find_widening(old: CompiledPolicy, new: CompiledPolicy, seed: int = 0) -> Verdict:
+    """Return whether `new` lets through a call that `old` stops, or asks people about."""
+    search = _Search(old, new, random.Random(seed))  # noqa: S311  nothing secret: the same seed looks the same way
+    for cell in search.cells():
+        search.verdict.kinds += 1
+        if search.look_at(cell):
+            return search.verdict
+    if search.verdict.why:
+        search.verdict.answer = "unknown"
+    return search.verdict
+
+
+class _Cell:
+    """A kind of calls: by its names alone, and the rules of both policies that apply to it."""
+
+    def __init__(self, call: Call, old: Sequence[CompiledRule], new: Sequence[CompiledRule]) -> None:
+        self.call, self.old, self.new = call, old, new
+        atoms = [atom for rule in (*old, *new) for atom in atoms_in(rule.rule.when)]
+        # What many rules ask is settled first: it leaves the least open.
+        self.atoms = sorted(set(atoms), key=lambda atom: (-atoms.count(atom), atom))
+        self.by_arg: dict[str, list[Atom]] = {}
+        for atom in self.atoms:
+            self.by_arg.setdefault(atom[0], []).append(atom)
+
+
+class _Search:
+    def __init__(self, old: CompiledPolicy, new: CompiledPolicy, rng: random.Random) -> None:
+        self._old, self._new, self._random = old, new, rng
+        self._tests: dict[Atom, Test] = {}
+        self.verdict = Verdict()
+
+    def _unknown(self, why: str) -> None:
+        if why not in self.verdict.why:
+            self.verdict.why.append(why)
+
+    def cells(self) -> Iterator[_Cell]:
+        """Yield each kind of call once: those that the same rules of both policies apply to."""
+        seen: set[tuple[Any, ...]] = set()
+        for call in itertools.islice(self._calls(), MAX_CELLS):
+            old, new = (_live(policy, call) for policy in (self._old, self._new))
+            key = (tuple(map(id, old)), tuple(map(id, new)), call.method in SESSION_METHODS)
+            if key not in seen:
+                seen.add(key)
+                yield _Cell(call, old, new)
+
+    def _calls(self) -> Iterator[Call]:
+        rules = [one.rule for policy in (self._old, self._new) for one in policy.compiled if _counts(one)]
+        named = [entry for rule in rules for entry in entries(rule.agents)]
+        if any(isinstance(one, ClaimMatch) for one in named):
+            self._unknown("rules ask for claims of agents")
+        agents = name_classes(one for one in named if isinstance(one, str))
+        tools = name_classes(one for rule in rules for one in rule.tools or ())
+        servers = server_classes(one for rule in rules for one in rule.servers or ())
+        methods = name_classes(["tools/call", "ping", *(one for rule in rules for one in rule.methods or ())])
+        for what, found in (("agents", agents), ("tools", tools), ("servers", servers), ("methods", methods)):
+            if not found.complete:
+                self._unknown(f"globs over {what} are only sampled")
+        hints = [Hints()] if not any(rule.annotations for rule in rules) else list(_all_hints())
+        total = len(agents.names) * len(tools.names) * len(servers.names) * len(methods.names) * len(hints)
+        if total > MAX_CELLS:
+            self._unknown(f"more than {MAX_CELLS} combinations of names")
+        for method, server, agent, hint, tool in itertools.product(
+            methods.names, servers.names, agents.names, hints, tools.names
+        ):
+            yield Call(method, server, agent, tool, {}, hint, history=Past())
+
+    def look_at(self, cell: _Cell) -> bool:
+        """Look for a call of this kind that is let through; return whether one was found."""
+        if not self._may_widen(cell, {}):
+            return False
+        tables = {arg: self._table(arg, atoms) for arg, atoms in cell.by_arg.items()}
+        for _ in range(MAX_TRIES if tables else 1):
+            if self._try(cell, {arg: self._random.choice(list(table.values())) for arg, table in tables.items()}):
+                return True
+        steps = 0
+        for answers in self._assignments(cell, {}, 0):
+            steps += 1
+            if steps > MAX_STEPS:
+                self._unknown("too many conditions together")
+                return False
+            if answers is None:
+                continue
+            values = {arg: tables[arg].get(tuple(answers[a] for a in atoms)) for arg, atoms in cell.by_arg.items()}
+            if None not in values.values() and self._try(cell, values):
+                return True
+            self._unknown(_about(cell))
+            if steps > MAX_TRIES:
+                return False
+        return False
+
+    def _assignments(self, cell: _Cell, known: dict[Atom, int], at: int) -> Iterator[dict[Atom, int] | None]:
+        """Yield answers of all conditions with which the new policy may let more through; None for each step."""
+        yield None
+        if not self._may_widen(cell, known):
+            return
+        if at == len(cell.atoms):
+            yield known
+            return
+        atom = cell.atoms[at]
+        for bits in ALL_ANSWERS:
+            if not any(excluded(atom, other, (bits, answer)) for other, answer in known.items() if other[0] == atom[0]):
+                yield from self._assignments(cell, {**known, atom: bits}, at + 1)
+
+    def _may_widen(self, cell: _Cell, known: dict[Atom, int]) -> bool:
+        return _most(self._new, cell.new, cell.call, known) > _least(self._old, cell.old, cell.call, known)
+
+    def _table(self, arg: str, atoms: Sequence[Atom]) -> dict[tuple[int, ...], tuple[str, Any]]:
+        """Return values by the answers that the operators on one argument give for them."""
+        found: dict[tuple[int, ...], tuple[str, Any]] = {}
+        for value in sample_values(atoms):
+            arguments: dict[str, Any] = {}
+            place_value(arguments, arg, value)
+            bits = tuple(self._answer(atom, arguments) for atom in atoms)
+            found.setdefault(bits, (arg, value))
+        return found
+
+    def _answer(self, atom: Atom, arguments: dict[str, Any]) -> int:
+        if atom not in self._tests:
+            self._tests[atom] = compile_when(_WHEN.validate_python({"arg": atom[0], atom[1]: json.loads(atom[2])}))
+        try:
+            return self._tests[atom](EvalContext(arguments, history=Past()))
+        except Exception:  # noqa: BLE001  what raises makes its rule refuse; it is no way to a witness
+            return MAY
+
+    def _try(self, cell: _Cell, values: dict[str, tuple[str, Any] | None]) -> bool:
+        """Build a call and let both policies decide it; return whether the new one lets more through."""
+        arguments: dict[str, Any] = {}
+        for found in values.values():
+            if found is not None:
+                place_value(arguments, *found)
+        base = cell.call
+        call = Call(base.method, base.server, base.agent, base.tool, arguments, base.hints, history=Past())
+        was, now = self._old.decide(call), self._new.decide(call)
+        if RANKS[now.outcome] <= RANKS[was.outcome]:
+            return False
+        self.verdict.answer, self.verdict.witness = "yes", call
+        self.verdict.was = f"{was.outcome} ({was.rule or was.reason})"
+        self.verdict.now = f"{now.outcome} ({now.rule or now.reason})"
+        return True
+
+
+def _counts(rule: CompiledRule) -> bool:
+    return not rule.shadow and not isinstance(rule.rule, RedactRule)
+
+
+def _live(policy: CompiledPolicy, call: Call) -> list[CompiledRule]:
+    return [rule for rule in policy.rules_for(call) if _counts(rule)]
+
+
+def _all_hints() -> Iterator[Hints]:
+    names = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
+    for values in itertools.product((False, True), repeat=4):
+        yield Hints.read(dict(zip(names, values, strict=True)))
+
+
+def _about(cell: _Cell) -> str:
+    rules = [rule.rule for rule in (*cell.old, *cell.new)]
+    if any(isinstance(rule, ExternalRule) for rule in rules):
+        return "other services decide"
+    if any(next(earlier_in(rule.when), None) for rule in rules):
+        return "rules ask what came before"
+    asked = sorted({f"{atom[1]} on {atom[0]}" for atom in cell.atoms})
+    return f"no value was found that decides between {', '.join(asked[:6])}"
+
+
+def _most(policy: CompiledPolicy, rules: Sequence[CompiledRule], call: Call, known: dict[Atom, int]) -> int:
+    """Return the most that a policy may let through, given some answers: 0 nothing, 1 by people, 2 at once."""
+    answers = [(rule.rule, possible(rule.rule.when, known)) for rule in rules]
+    if any(isinstance(rule, DenyRule) and NO not in bits for rule, bits in answers):
+        return 0
+    two = [bits for rule, bits in answers if isinstance(rule, TwoPhaseRule)]
+    if any(NO not in bits for bits in two):
+        return 1
+    lets = any(isinstance(rule, AllowRule) and YES in bits for rule, bits in answers)
+    lets = lets or any(isinstance(rule, ExternalRule) and bits != {NO} for rule, bits in answers)
+    if lets or policy.default == "allow" or call.method in SESSION_METHODS:
+        return 2
+    return 1 if any(bits != {NO} for bits in two) else 0
+
+
+def _least(policy: CompiledPolicy, rules: Sequence[CompiledRule], call: Call, known: dict[Atom, int]) -> int:
+    """Return the least that a policy may let through, given some answers."""
+    answers = [(rule.rule, possible(rule.rule.when, known)) for rule in rules]
+    if any(isinstance(rule, DenyRule | ExternalRule) and bits != {NO} for rule, bits in answers):
+        return 0
+    two = [bits for rule, bits in answers if isinstance(rule, TwoPhaseRule)]
+    # May can be a value that cannot be judged, and then a two-phase rule refuses.
+    if any(MAY in bits for bits in two):
+        return 0
+    sure = any(isinstance(rule, AllowRule) and bits == {YES} for rule, bits in answers)
+    open_ = policy.default == "allow" or call.method in SESSION_METHODS or sure
+    if not open_ and not any(bits == {YES} for bits in two):
+        return 0
+    return 1 if any(bits != {NO} for bits in two) else 2

@@ -1,0 +1,72 @@
+"""Whether a policy lets through more than another one: proofs, witnesses, and what stays unknown."""
+
+import random
+
+import pytest
+
+from proxy.core.model import Outcome
+from proxy.policy_learning.widening import find_widening
+from tests.support.random_policies import compare, compiled
+
+
+def policy(*rules, default="deny"):
+    return {"version": 1, "default": default, "rules": [{"id": f"r{n}", **rule} for n, rule in enumerate(rules)]}
+
+
+def verdict(old, new):
+    return find_widening(compiled(old), compiled(new))
+
+
+def allow(**when):
+    return {"action": "allow", "tools": ["read"], "when": {"arg": "x", **when}}
+
+
+def deny(**when):
+    return {"action": "deny", "tools": ["read"], "when": {"arg": "x", **when}}
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (policy(allow(path_under="/srv")), policy(allow(path_under="/srv/app"))),
+        (policy(allow(gte=1, lte=9)), policy(allow(gte=2, lte=8))),
+        (policy(allow(**{"in": ["a", "b"]})), policy(allow(equals="a"))),
+        (policy(deny(matches="^a+$"), default="allow"), policy(deny(matches="^a+$"), deny(gt=5), default="allow")),
+        (policy(allow(exists=True)), policy(allow(exists=True, type="string"))),
+        (policy({"action": "allow"}), policy({"action": "two_phase"})),
+        (policy(default="allow"), policy(default="deny")),
+    ],
+)
+def test_a_narrower_policy_is_proven_and_the_wider_one_has_a_witness(old, new):
+    assert verdict(old, new).answer == "no"
+    assert verdict(old, old).answer == "no"
+    found = verdict(new, old)
+    assert found.answer == "yes"
+    was, now = compiled(new).decide(found.witness), compiled(old).decide(found.witness)
+    assert now.outcome is Outcome.ALLOW
+    assert was.outcome is not Outcome.ALLOW
+
+
+def test_what_cannot_be_decided_is_unknown_with_a_reason_and_never_no():
+    found = verdict(policy(allow(matches="^(ab)+$")), policy(allow(matches="^(ab){7}$")))
+    assert found.answer == "unknown"
+    assert any("matches on x" in why for why in found.why)
+
+
+def test_a_name_in_another_case_is_a_way_around_a_deny_that_is_gone():
+    old = policy({"action": "deny", "tools": ["read"]}, default="allow")
+    new = policy({"action": "deny", "tools": ["reader"]}, default="allow")
+    assert verdict(old, new).answer == "yes"
+
+
+def test_other_services_and_odd_globs_are_unknown():
+    external = {"action": "external", "service": "opa", "tools": ["read"]}
+    assert verdict(policy(), policy(external)).answer in ("yes", "unknown")
+    assert verdict(policy(external), policy(external)).answer == "unknown"
+    odd = policy({"action": "allow", "tools": ["r[ae]?d"]})
+    assert verdict(odd, odd).answer == "unknown"
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_random_policies_agree_with_brute_force(number):
+    assert compare(random.Random(f"suite-{number}")) in ("yes", "no", "unknown", "unknown, and there is one")
