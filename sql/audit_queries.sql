@@ -99,7 +99,7 @@ FROM (
 ) AS today
 WHERE NOT EXISTS (
     SELECT 1 FROM event_counts b
-    WHERE b.kind = 'decided' AND b.agent = today.agent AND b.tool = today.tool AND b.server IS NOT DISTINCT FROM today.server
+    WHERE b.kind = 'decided' AND b.agent IS NOT DISTINCT FROM today.agent AND b.tool = today.tool AND b.server IS NOT DISTINCT FROM today.server
       AND b.hour >= date_trunc('day', now()) - interval '30 days' AND b.hour < date_trunc('day', now())
   )
 ORDER BY first_called, agent, server, tool;

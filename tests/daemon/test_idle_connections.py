@@ -37,7 +37,7 @@ def test_a_replica_at_rest_holds_two_connections(tmp_path: Path, postgres: Postg
             seen.append(held(postgres, url))
             assert seen[-1] <= 2 * len(replicas), postgres.psql(QUERIES, url)
         assert min(seen) >= 1
-        # Whoever follows for the others hangs: they ask for themselves, and a halt still holds everywhere.
+        # Whoever follows for the others hangs: they ask for themselves, on connections of their own.
         lead = replicas[0].worker_pids[0]
         os.kill(lead, signal.SIGSTOP)
         try:
