@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 SERVE_SAMPLE = str(REPOSITORY / "scripts" / "serve_sample.py")
 LIMITS = {"memory": "1GB", "cpu": "20s", "processes": 100, "file_size": "100MB"}
 LIMIT = 240.0
+OWN_NETWORK = re.compile(r"/proc/(?:[0-9]+/|self/)?net/")
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,7 @@ def shown_its_own(events: list[dict[str, Any]]) -> Iterator[str]:
     """Yield the tools that asked for the machine's accounts, hosts or connections, and got the sandbox's own."""
     for event in events:
         opened = [act.get("path") or "" for act in event.get("detail", {}).get("observations", [])]
-        if event.get("call_id") and any(path in STAND_INS or path.startswith("/proc/net/") for path in opened):
+        if event.get("call_id") and any(path in STAND_INS or OWN_NETWORK.match(path) for path in opened):
             yield event["tool"]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from proxy.probe import comparison, findings, texts
@@ -103,11 +103,17 @@ class ProbeLog:
         sought = [each for each in seen.sought if each.call is not None and each.call < self.honest]
         said = [each for each in self.texts if each.call < self.honest]
         return [
-            *findings.judge([*self.honest_records(), *sought], calls, self.startup, self.context, rules),
+            *findings.judge([*self.honest_records(), *sought], calls, self._outside_calls(), self.context, rules),
             *texts.judge_results(said, calls, self.context, rules),
             *judge_attempts(self.attempts, self.calls, seen.records, self.texts, rules),
             *judge_usage(self.used, self._started(), self._exhausted(), rules),
         ]
+
+    def _outside_calls(self) -> DeclaredScope:
+        """Return what is declared for start-up and end: after hostile calls, also the hosts that those named."""
+        # A call that took too long goes on after the last one, and is nobody's then.
+        named = frozenset(host for call in self.calls[self.honest :] for host in call.scope.hosts)
+        return replace(self.startup, granted_hosts=self.startup.granted_hosts | named)
 
     def _started(self) -> dict[str, int]:
         """Return the most threads and processes that one call of each tool started."""

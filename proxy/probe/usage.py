@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 # No honest tool needs so much for one call with inputs as small as a probe's.
 MAX_MEMORY = 1 << 30
 MAX_STARTED = 500
-BUSY_SHARE = 0.5  # of the time that a call may take, if it takes all of it
+# Of the time that a call may take, if it takes all of it; and at least so many seconds, which no install needs.
+BUSY_SHARE, BUSY_SECONDS = 0.8, 4.0
 _TICK = os.sysconf("SC_CLK_TCK")
 
 
@@ -51,7 +52,7 @@ def judge_call(before: Usage, after: Usage, seconds: float, *, timed_out: bool) 
     """Return what a call used up, in words; None where it did not."""
     if after.memory >= MAX_MEMORY > before.memory:
         return f"{after.memory >> 20} MB of memory"
-    if timed_out and after.cpu - before.cpu >= BUSY_SHARE * seconds:
+    if timed_out and after.cpu - before.cpu >= max(BUSY_SHARE * seconds, BUSY_SECONDS):
         return f"{after.cpu - before.cpu:.0f} s of processor time, and no answer"
     return None
 

@@ -35,6 +35,7 @@ def test_processor_time_and_memory_of_what_a_process_started_are_seen() -> None:
         (Usage(9.0, 0), True, "8 s of processor time, and no answer"),
         (Usage(9.0, 0), False, None),
         (Usage(2.0, 0), True, None),  # it waits
+        (Usage(8.0, 0), True, None),
     ],
 )
 def test_a_call_uses_up_memory_or_time(after: Usage, timed_out: bool, found: str | None) -> None:
