@@ -1,8 +1,10 @@
 """How many tools are named HIGH by the probe, or stopped in a sandbox: `python scripts/bad_tools_report.py FOLDER`.
 
 Each Python file of the folder is a server, or a sample for `scripts/serve_sample.py`. The folder stays outside of the
-repository: what is in the tests cannot measure anything. A tool counts as stopped where the sandbox refused an act in
-one of its calls, or ended it. The profile is the least one: Python, a folder of its own, no network.
+repository: what is in the tests cannot measure anything. `--python` is an interpreter with the libraries that they
+import. Both the probe and the sandbox try honest inputs and those of a malicious caller. A tool counts as stopped
+where the sandbox refused an act in one of its calls, or ended it. The profile is the least one: Python, a folder of
+its own, no network.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -17,21 +20,27 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(REPOSITORY))
 
 from bench.sandbox_compare import INITIALIZE, Server, refusals  # noqa: E402  after the path
 from bench.sandbox_ways import INTERLOCK, Place, Way  # noqa: E402
+from proxy.probe.hostile import Bait, attempts, bait_files, crowds, marker  # noqa: E402
 from proxy.probe.synthesise import SampleFiles, synthesise  # noqa: E402
+from proxy.sandbox.stand_ins import STAND_INS  # noqa: E402
 from tests.sandbox.acts import SECRETS  # noqa: E402
 from tests.support.harness import seed_cache  # noqa: E402
 from tests.support.trail_reader import read_trail  # noqa: E402
 
-SERVE = [sys.executable, str(REPOSITORY / "scripts" / "serve_sample.py")]
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SERVE_SAMPLE = str(REPOSITORY / "scripts" / "serve_sample.py")
 LIMITS = {"memory": "1GB", "cpu": "20s", "processes": 100, "file_size": "100MB"}
 LIMIT = 240.0
+OWN_NETWORK = re.compile(r"/proc/(?:[0-9]+/|self/)?net/")
 
 
 @dataclass(frozen=True)
@@ -44,15 +53,16 @@ class Outcome:
     stopped: bool
 
 
-def probed(folder: Path, file: Path) -> tuple[list[str], set[str]]:
+def probed(folder: Path, file: Path, serve: list[str]) -> tuple[list[str], set[str]]:
     """Return a server's tools, and those that the probe names HIGH; a finding about the server is about all of them."""
-    words = [*INTERLOCK, "probe", "--json", "--call-timeout", "5", "--state-dir", str(folder / "probe"), "--", *SERVE]
-    done = subprocess.run(
-        [*words, str(file)], cwd=REPOSITORY, capture_output=True, text=True, timeout=LIMIT, check=False
-    )
+    flags = ["--json", "--hostile", "--call-timeout", "5", "--state-dir", str(folder / "probe")]
+    words = [*INTERLOCK, "probe", *flags, "--", *serve, str(file)]
+    done = subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, timeout=LIMIT, check=False)
     if not done.stdout.strip():
         return [], set()
     report = json.loads(done.stdout)
+    for finding in report["findings"]:
+        sys.stderr.write(f"  {file.name} {finding['severity']} {finding['rule']}\n")
     tools = [str(tool["name"]) for tool in report["tools"]]
     high = [finding for finding in report["findings"] if finding["severity"] == "high"]
     if any(not finding.get("tool") for finding in high):
@@ -68,7 +78,13 @@ def sandboxed(place: Place, command: Any) -> list[str]:
     return [*INTERLOCK, "run", *flags, "--", *command]
 
 
-def stopped(folder: Path, file: Path) -> set[str]:
+def calls_for(tool: dict[str, Any], samples: SampleFiles, bait: Bait) -> list[dict[str, Any]]:
+    """Return the arguments of honest and of malicious callers."""
+    honest = (*synthesise(tool, samples), *crowds(tool, samples))
+    return [*(each.arguments for each in honest), *(each.arguments for each in attempts(tool, samples, bait))]
+
+
+def stopped(folder: Path, file: Path, serve: list[str]) -> set[str]:
     """Call every tool of a server in its sandbox; return those that were stopped."""
     home, root = folder / "home", folder / "root"
     for name in (*SECRETS, "documents/notes.txt"):
@@ -77,30 +93,43 @@ def stopped(folder: Path, file: Path) -> set[str]:
     root.mkdir()
     (root / "notes.txt").write_text("notes")
     samples = SampleFiles(str(root / "notes.txt"), str(root / "b.txt"), str(root), str(root), str(root / "new.txt"))
+    token = marker()
+    for name, text in bait_files(token).items():
+        (root / name).write_text(text)
+    bait = Bait(str(home / SECRETS[0]), tuple(str(root / name) for name in bait_files(token)), token)
     place = Place(home, root, folder / "state", folder, folder)
     found: set[str] = set()
     # The sample's own file is its package; its interpreter's is the preset's.
     (root / file.name).write_text(file.read_text())
-    with Server(place, Way("sandbox", sandboxed), [*SERVE, str(root / file.name)]) as server:
+    with Server(place, Way("sandbox", sandboxed), [*serve, str(root / file.name)]) as server:
         server.ask("initialize", **INITIALIZE)
         for tool in server.ask("tools/list")["result"]["tools"]:
-            for each in synthesise(tool, samples):
+            for arguments in calls_for(tool, samples, bait):
                 try:
-                    server.ask("tools/call", name=tool["name"], arguments=each.arguments)
+                    server.ask("tools/call", name=tool["name"], arguments=arguments)
                 except (RuntimeError, OSError):  # ended by its limits
                     return {*found, str(tool["name"])}
-    return found | {tool for tool, _ in refusals(read_trail(place.state))}
+    trail = read_trail(place.state)
+    return found | {tool for tool, _ in refusals(trail)} | set(shown_its_own(trail))
 
 
-def judged(file: Path) -> list[Outcome]:
+def shown_its_own(events: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield the tools that asked for the machine's accounts, hosts or connections, and got the sandbox's own."""
+    for event in events:
+        opened = [act.get("path") or "" for act in event.get("detail", {}).get("observations", [])]
+        if event.get("call_id") and any(path in STAND_INS or OWN_NETWORK.match(path) for path in opened):
+            yield event["tool"]
+
+
+def judged(file: Path, serve: list[str]) -> list[Outcome]:
     """Probe a server, and run it in a sandbox."""
     with tempfile.TemporaryDirectory(prefix="interlock-bad-", dir=Path.home()) as made:
         folder = Path(made)
         for state in ("probe", "state"):  # a first start compiles patterns for seconds
             seed_cache(folder / state)
         try:
-            tools, high = probed(folder, file)
-            held = stopped(folder, file) if set(tools) - high else set()
+            tools, high = probed(folder, file, serve)
+            held = stopped(folder, file, serve) if set(tools) - high else set()
         except (subprocess.TimeoutExpired, RuntimeError, OSError, ValueError, KeyError) as error:
             sys.stderr.write(f"{file.name}: {error}\n")
             tools, high, held = [file.stem], set(), set()
@@ -116,10 +145,17 @@ def main() -> None:
     """Judge every server of a folder; print the figures, by the word that its files' names begin with."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
+    parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     asked = parser.parse_args()
     with ThreadPoolExecutor(asked.jobs) as pool:
-        found = [each for one in pool.map(judged, sorted(asked.folder.glob("*.py"))) for each in one]
+        found = [
+            each
+            for one in pool.map(
+                lambda file: judged(file, [asked.python, SERVE_SAMPLE]), sorted(asked.folder.glob("*.py"))
+            )
+            for each in one
+        ]
     kinds = {each: each.file.partition("_")[0] for each in found}
     total, high = Counter(kinds.values()), Counter(kinds[each] for each in found if each.high)
     caught = Counter(kinds[each] for each in found if each.high or each.stopped)

@@ -57,6 +57,15 @@ def schema(work: Callable[..., Any]) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": required}
 
 
+def taken(work: Callable[..., Any], arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return arguments as an SDK hands them over: text as bytes, where a tool takes bytes."""
+    hints = getattr(work, "__annotations__", {})
+    return {
+        name: value.encode("latin-1", "replace") if hints.get(name) in (bytes, "bytes") else value
+        for name, value in arguments.items()
+    }
+
+
 def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
     """Return the result of a request, or its error."""
     if method == "initialize":
@@ -70,7 +79,8 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
     if method != "tools/call":
         return {"error": {"code": -32601, "message": f"no method {method}"}}
     try:
-        text, failed = str(TOOLS[params["name"]](**params.get("arguments") or {})), False
+        work = TOOLS[params["name"]]
+        text, failed = str(work(**taken(work, params.get("arguments") or {}))), False
     except BaseException as error:  # noqa: BLE001  a sample may even exit
         text, failed = repr(error), True
     return {"result": {"content": [{"type": "text", "text": text}], "isError": failed}}

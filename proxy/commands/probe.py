@@ -50,6 +50,7 @@ class HowToProbe:
     repeats: int
     call_timeout: float
     server_name: str | None
+    hostile: bool = False
 
     def name(self, command: list[str], *, remote: bool = False) -> str:
         return self.server_name or (command[0] if remote else name_server(command))
@@ -69,8 +70,11 @@ def how_to_probe(
     server_name: Annotated[
         str | None, typer.Option(help="The server's name in records and baselines; default: its package or program.")
     ] = None,
+    hostile: Annotated[  # noqa: FBT002
+        bool, typer.Option("--hostile", help="Also try inputs of a malicious caller: commands, templates, paths.")
+    ] = False,
 ) -> HowToProbe:
-    return HowToProbe(_variables(env or []), repeats, call_timeout, server_name)
+    return HowToProbe(_variables(env or []), repeats, call_timeout, server_name, hostile)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +228,7 @@ def probe_local(
         call_seconds=how.call_timeout,
         state_dir=settings.state_dir,
         trace_file=trace_file,
+        hostile=how.hostile,
     )
     columns = (TextColumn("probing {task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     console = Console(stderr=True)

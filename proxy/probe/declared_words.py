@@ -34,7 +34,7 @@ _EXEC_NAMES = frozenset(
         "eval",
     }
 )
-_EXEC_PARAMETERS = frozenset({*_EXEC_NAMES, "program", "executable", "argv", "code"})
+EXEC_PARAMETERS = frozenset({*_EXEC_NAMES, "program", "executable", "argv", "code"})
 _DOES_EXEC = re.compile(
     r"\b(execut(e|es|ing|ion of)|runs?|running|invokes?|invoking|launch(es|ing)?|spawns?|starts?|evaluates?)"
     r" (\w+ ){0,4}?(commands?|programs?|scripts?|code|process(es)?|subprocess(es)?|shell|binary|binaries|executables?"
@@ -67,7 +67,7 @@ def read_words(tool: JsonObject) -> Declared:
         network=bool(names & _NETWORK_NAMES) or takes_urls or bool(_DOES_NETWORK.search(text)),
         hinted=bool(_HINTS_NETWORK.search(text)),
         executes=not _EXEC_NAMES.isdisjoint(called)
-        or not _EXEC_PARAMETERS.isdisjoint(parameters)
+        or not EXEC_PARAMETERS.isdisjoint(parameters)
         or bool(_DOES_EXEC.search(text)),
         environment=bool(_ENVIRONMENT.search(" ".join([*sorted(names), text]))),
         words=frozenset([*names, *text.split()]),

@@ -108,7 +108,9 @@ def facts(record: ProbeObservation, scope: DeclaredScope, context: RunContext) -
 
 
 def was_sought(observation: Observation) -> bool:
-    """Return whether a file was only looked for, or is not there."""
+    """Return whether a file was only looked for, or is not there; or a program is not."""
+    if observation.capability is Capability.PROC_EXEC:
+        return observation.error in MISSING
     return observation.capability is Capability.FS_READ and (
         observation.action == "look" or observation.error in MISSING
     )

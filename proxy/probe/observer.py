@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from proxy.probe.observation_facts import ProbeObservation, RunContext, meant_program
+from proxy.probe.observation_facts import MISSING, ProbeObservation, RunContext, meant_program
 from proxy.probe.rulebook import is_sensitive
 from proxy.trace.capability import Capability, Observation
 from proxy.trace.normalise import Normaliser
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 MAX_SAME = 3
 # Of one capability during one call, so that many files read do not crowd out the one connection made.
 MAX_KEPT = 2000
+FULL = {"EMFILE": "open files", "ENFILE": "open files"}
 
 
 class Observer:
@@ -37,7 +38,7 @@ class Observer:
         self._context = context
         self._clock = clock
         self.reader = TraceReader()
-        self._normaliser = Normaliser(cwd.encode(), frozenset(path.encode() for path in ignored))
+        self._normaliser = Normaliser(cwd.encode(), frozenset(path.encode() for path in ignored), searches=True)
         self._rest = b""
         self._starts: list[float] = [0.0]
         self._calls: list[int | None] = [None]
@@ -47,7 +48,10 @@ class Observer:
         self._kept: Counter[tuple[int | None, Capability]] = Counter()
         self._sent: dict[str, list[tuple[float, int | None]]] = {}
         self._noted: list[tuple[Observation, str]] = []
+        self._sought: dict[int, ProbeObservation] = {}
         self.records: list[ProbeObservation] = []
+        self.started: Counter[int | None] = Counter()  # threads and processes, by call
+        self.exhausted: dict[int | None, str] = {}  # what the kernel had no more of, by call
         self.dropped = 0
         self.last = 0.0
         self._first: int | None = None
@@ -70,11 +74,20 @@ class Observer:
             elif isinstance(event, Syscall):
                 self._first = self._first or event.pid
                 self._context.pids.add(event.pid)
+                self._count(event)
                 if event.name in STARTERS and event.ok and event.value:
                     self._context.pids.add(event.value)
                     self._owner(event.value, event.time)
             for observation in observations:
                 self._take(observation)
+
+    def _count(self, event: Syscall) -> None:
+        """Count what a call uses up: threads, processes, and descriptors that there are no more of."""
+        if event.name in STARTERS and event.ok:
+            self.started[self._owner(event.pid, event.time)] += 1
+        elif event.error in FULL or (event.name in STARTERS and event.error == "EAGAIN"):
+            what = FULL.get(event.error or "", "threads or processes")
+            self.exhausted.setdefault(self._owner(event.pid, event.time), f"all {what} ({event.name}: {event.error})")
 
     def _owner(self, pid: int, time: float) -> int | None:
         """Return the call that started a thread's process; for the server's own processes, the current call."""
@@ -92,7 +105,12 @@ class Observer:
 
     def _take(self, observation: Observation) -> None:
         call = self._owner(observation.pid, observation.time)
+        if observation.capability is Capability.PROC_EXEC and observation.error in MISSING:
+            # A step of a search: what counts is that the process never found it.
+            self._sought[observation.pid] = ProbeObservation(observation, call)
+            return
         if observation.capability is Capability.PROC_EXEC and observation.ok:
+            self._sought.pop(observation.pid, None)
             self._programs[observation.pid] = meant_program(observation)[0]
             if call is None and len(observation.lineage) <= 1 and observation.path:
                 self._context.programs.add(observation.path)
@@ -132,6 +150,11 @@ class Observer:
             nearest = min(seen, key=lambda each: abs(each[0] - observation.time), default=None)
             self._keep(ProbeObservation(observation, nearest[1] if nearest else self._during(observation.time)))
         self._noted.clear()
+
+    @property
+    def sought(self) -> tuple[ProbeObservation, ...]:
+        """Return the programs that a process tried to start, and that are nowhere."""
+        return tuple(self._sought.values())
 
 
 def _key(observation: Observation, address: Any = None, port: Any = None) -> str:

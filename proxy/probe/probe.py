@@ -10,19 +10,21 @@ import shutil
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from proxy.errors import ConfigError, ServerError, TracingError
-from proxy.probe import comparison, findings, texts
+from proxy.probe import findings, texts
 from proxy.probe.canary import restore_documents
 from proxy.probe.declared_scope import DeclaredScope, declare_call, declare_server, declare_tool
+from proxy.probe.hostile import attempts, crowds
+from proxy.probe.judgement import JudgedTool, ProbeLog, describe_server
 from proxy.probe.mcp_client import McpClient, RequestRefusedError, RequestTimeoutError, ServerGoneError
-from proxy.probe.observation_facts import note_run
 from proxy.probe.observer import Observer
-from proxy.probe.report import CallResult, ProbeReport, ToolReport, sum_up
+from proxy.probe.report import CallResult, ProbeReport
 from proxy.probe.rulebook import rulebook
 from proxy.probe.sinkhole import Sinkhole, environment, plan_sinkhole
 from proxy.probe.synthesise import Input, synthesise
+from proxy.probe.usage import Usage, judge_call, usage
 from proxy.probe.workspace import Workspace, find_package_cache
 from proxy.sandbox.server_process import ServerProcess, plan_launch, start_server
 from proxy.trace.capability import Capability
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 
     from proxy.core.model import JsonObject
     from proxy.probe.baseline import ServerBaseline
-    from proxy.probe.findings import ProbeFinding
+    from proxy.probe.hostile import Bait
     from proxy.probe.observation_facts import ProbeObservation, RunContext
 
 CHUNK = 1 << 16
@@ -43,7 +45,6 @@ QUIET_SECONDS, SETTLE_LOOKS = 0.03, 40
 LIST_SECONDS = 20.0
 STOP_SECONDS = 2.0
 READY_SECONDS = 30.0
-STDERR_BYTES = 2000
 type Failure = type[RequestRefusedError | RequestTimeoutError | ServerGoneError]
 OUTCOMES: dict[Failure, str] = {RequestRefusedError: "refused", RequestTimeoutError: "timeout", ServerGoneError: "gone"}
 # A tool that timed out so often is not called again: a server with many such tools would be probed for hours.
@@ -63,6 +64,7 @@ class ProbePlan:
     start_seconds: float = 30.0
     state_dir: Path | None = None
     trace_file: Path | None = None  # keeps strace's lines
+    hostile: bool = False  # whether inputs of a malicious caller are tried at the end
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,14 +110,15 @@ class Probe:
         self._scope = replace(declared, granted=(*declared.granted, *workspace.roots))
         self._cache = find_package_cache(self._plan.command, os.environ, Path.home())
         self._startup = replace(self._scope, granted=(*self._scope.granted, *self._cache.folders))
-        self._calls: list[findings.ProbeCall] = []
-        self._texts: list[texts.CallText] = []
+        self._log = ProbeLog(self._context, self._startup, self._observer)
+        self._bait = workspace.plant_bait() if plan.hostile else None
         self._kept_trace = _open_private(plan.trace_file) if plan.trace_file else None
         self._half_note = b""
         self._ready = asyncio.Event()
         self._setpriv = shutil.which("setpriv")
         self._tracer = 0
-        self._tampered: ProbeFinding | None = None
+        self._pid = 0
+        self._usage = Usage()
 
     async def run(self, known: ServerBaseline | None = None) -> ProbeReport:
         """Probe, and compare with what is `known`.
@@ -133,8 +136,8 @@ class Probe:
     def evidence(self) -> ProbeEvidence:
         """What was observed; complete once `run` has returned."""
         return ProbeEvidence(
-            tuple(self._observer.records),
-            tuple(self._calls),
+            tuple(self._log.honest_records()),
+            tuple(self._log.calls),
             self._context,
             self._startup,
             self._workspace.roots,
@@ -234,7 +237,11 @@ class Probe:
             # Only now: before the server runs, nothing is traced that would show who traces it.
             self._tracer = find_tracer(server.pid)
             tools = [_Tool(each, declare_tool(self._scope, each)) for each in listed["tools"]]
+            self._pid = server.pid
             problem = await self._exercise(client, tools)
+            self._log.honest = len(self._log.calls)
+            if self._bait is not None and problem is None:
+                await self._attack(client, tools, self._bait)
         except tuple(OUTCOMES) as error:
             raise await self._explain(server, sinkhole, error) from error
         finally:
@@ -243,12 +250,14 @@ class Probe:
         ending = await server.stop(STOP_SECONDS)
         await self._settle()
         if problem is not None:
-            problem = f"{problem}; the server ended with exit code {ending}{_stderr_end(sinkhole)}"
-        return self._report(info, listed, tools, known, problem)
+            problem = f"{problem}; the server ended with exit code {ending}{sinkhole.stderr_end()}"
+        described = describe_server(self._plan.name, self._plan.command, info, listed)
+        reports = tuple(JudgedTool(each.name, each.scope, tuple(each.results)) for each in tools)
+        return self._log.report(described, listed["tools"], reports, known, problem, starter=self._setpriv)
 
     async def _explain(self, server: ServerProcess, sinkhole: Sinkhole, error: Exception) -> ServerError | TracingError:
         """Return the error for a server that does not answer, with the end of its stderr."""
-        stderr = _stderr_end(sinkhole)
+        stderr = sinkhole.stderr_end()
         try:
             code = await asyncio.wait_for(server.ended(), STOP_SECONDS)
         except TimeoutError:
@@ -286,7 +295,7 @@ class Probe:
                     state = None
                 if state is not None:
                     rule, seen = rulebook().get("tracer-tampering"), f"Seen: strace was {state} after a call"
-                    self._tampered = findings.from_rule(rule, tool.name, str(Capability.KERNEL), seen)
+                    self._log.tampered = findings.from_rule(rule, tool.name, str(Capability.KERNEL), seen)
                 if outcome == "gone" or state is not None:
                     left = [other.name for other in tools if not other.results]
                     after = f"; not called: {', '.join(left)}" if left else ""
@@ -302,20 +311,44 @@ class Probe:
         fullest = max(inputs, key=lambda each: len(each.arguments), default=Input("none", {}))
         return [*(inputs or [fullest]), *[fullest] * self._plan.repeats]
 
+    async def _attack(self, client: McpClient, tools: Sequence[_Tool], bait: Bait) -> None:
+        """Call every tool as a malicious caller would. A server that ends by that is not probed further."""
+        samples = self._workspace.samples()
+        for tool in tools:
+            restore_documents(self._workspace.home)
+            for crowd in crowds(tool.definition, samples):
+                if not tool.hangs and await self._call(client, tool, crowd) == "gone":
+                    return
+            for each in attempts(tool.definition, samples, bait):
+                if tool.hangs:
+                    break
+                self._log.attempts[len(self._log.calls)] = each
+                outcome = await self._call(client, tool, Input(each.label, each.arguments))
+                tool.results += [CallResult(each.label, outcome)] if outcome == "timeout" else []
+                if outcome == "gone":
+                    return
+
     async def _call(self, client: McpClient, tool: _Tool, each: Input) -> str:
         key = json.dumps(each.arguments, sort_keys=True, default=str)
-        self._observer.begin(len(self._calls))
+        self._observer.begin(len(self._log.calls))
         scope = declare_call(tool.scope, each.arguments, self._workspace.cwd)
-        self._calls.append(findings.ProbeCall(tool.name, each.label, key, scope))
+        self._log.calls.append(findings.ProbeCall(tool.name, each.label, key, scope))
         try:
             params = {"name": tool.name, "arguments": each.arguments}
             result = await client.request("tools/call", params, self._plan.call_seconds)
             outcome = "error" if result.get("isError") is True else "ok"
-            self._texts.append(texts.CallText(len(self._calls) - 1, texts.result_text(result)))
+            self._log.texts.append(texts.CallText(len(self._log.calls) - 1, texts.result_text(result)))
         except tuple(OUTCOMES) as error:
             outcome = OUTCOMES[type(error)]
         await self._settle()
+        self._note_usage(tool.name, timed_out=outcome == "timeout")
         return outcome
+
+    def _note_usage(self, tool: str, *, timed_out: bool) -> None:
+        before, self._usage = self._usage, usage(self._pid)
+        what = judge_call(before, self._usage, self._plan.call_seconds, timed_out=timed_out)
+        if what is not None:
+            self._log.used.setdefault(tool, what)
 
     async def _settle(self) -> None:
         """Wait until strace pauses: what a call did must be read before the next call begins."""
@@ -325,73 +358,9 @@ class Probe:
             if time.time() - max(began, self._observer.last) >= QUIET_SECONDS:
                 return
 
-    def _report(
-        self,
-        info: JsonObject,
-        listed: dict[str, list[JsonObject]],
-        tools: Sequence[_Tool],
-        known: ServerBaseline | None,
-        problem: str | None,
-    ) -> ProbeReport:
-        rules, seen = rulebook(), self._observer
-        seen.finish()
-        note_run(seen.records, self._context)
-        whose: dict[str, list[Any]] = {"": [], **{tool.name: [] for tool in tools}}
-        for record in seen.records:
-            if record.call is None and record.observation.path == self._setpriv:  # we start the server with it
-                continue
-            whose["" if record.call is None else self._calls[record.call].tool].append(record)
-        profiles = {name: comparison.profile(records, self._context) for name, records in whose.items()}
-        networked = {tool.name for tool in tools if tool.scope.network}
-        found = [
-            *comparison.judge_manifest(listed["tools"], known.tools if known else None, rules),
-            *texts.judge_definitions(listed["tools"], rules),
-            *findings.judge(seen.records, self._calls, self._startup, self._context, rules),
-            *texts.judge_results(self._texts, self._calls, self._context, rules),
-            *comparison.judge_profiles(profiles, known.profiles if known else None, rules, networked),
-            *([self._tampered] if self._tampered else []),
-            *self._doubts(),
-        ]
-        server_info = info.get("serverInfo")
-        observed = {name: sum_up(records, self._context) for name, records in whose.items()}
-        reports = (ToolReport(each.name, each.scope, observed[each.name], tuple(each.results)) for each in tools)
-        return ProbeReport(
-            server={
-                "name": self._plan.name,
-                "command": list(self._plan.command),
-                "transport": "stdio",
-                "info": server_info if isinstance(server_info, dict) else {},
-                "resources": [str(each.get("uri")) for each in listed["resources"]],
-                "prompts": [str(each.get("name")) for each in listed["prompts"]],
-            },
-            tools=tuple(reports),
-            startup=observed[""],
-            findings=findings.order(findings.group(found)),
-            trace={"lines": seen.reader.lines, "unparsed": seen.reader.unparsed, "dropped": seen.dropped},
-            manifest=tuple(listed["tools"]),
-            profiles=profiles,
-            problem=problem,
-        )
-
-    def _doubts(self) -> list[ProbeFinding]:
-        seen = self._observer
-        if not (seen.reader.unparsed or seen.dropped) and seen.reader.lines:
-            return []
-        unread = f"{seen.reader.unparsed} of {seen.reader.lines} lines unreadable"
-        summary = f"Seen: {unread}, {seen.dropped} observations not stored"
-        return [findings.from_rule(rulebook().get("trace-incomplete"), None, None, summary)]
-
 
 def _open_private(path: Path) -> BinaryIO:
     try:
         return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "wb")
     except OSError as error:
         raise ConfigError(f"{path} cannot be written: {error.strerror}") from error
-
-
-def _stderr_end(sinkhole: Sinkhole) -> str:
-    try:
-        text = sinkhole.file("stderr").read_bytes()[-STDERR_BYTES:].decode("utf-8", "replace").strip()
-    except OSError:
-        return ""
-    return f"; its stderr ends with:\n{text}" if text else ""

@@ -30,7 +30,13 @@ if TYPE_CHECKING:
 # Exit code where there can be no sinkhole; the reason is in the file `problem`.
 IMPOSSIBLE = 97
 # Of each process that is probed: a tool that fills the memory or the disk must not take the machine down.
-LIMITS = {resource.RLIMIT_DATA: 4 << 30, resource.RLIMIT_FSIZE: 1 << 30, resource.RLIMIT_CORE: 0}
+LIMITS = {
+    resource.RLIMIT_DATA: 4 << 30,
+    resource.RLIMIT_FSIZE: 1 << 30,
+    resource.RLIMIT_CORE: 0,
+    resource.RLIMIT_NOFILE: 4096,
+}
+STDERR_BYTES = 2000
 LINGER_SECONDS = 1.0
 # Reached only where a process that outlived the server keeps a connection open, or on a machine with much else to do.
 LAST_NOTES_SECONDS = 3.0
@@ -54,6 +60,14 @@ class Sinkhole:
 
     def file(self, name: str) -> Path:
         return Path(self.folder, name)
+
+    def stderr_end(self) -> str:
+        """Return the end of what the server wrote to stderr, as a message ends with it."""
+        try:
+            text = self.file("stderr").read_bytes()[-STDERR_BYTES:].decode("utf-8", "replace").strip()
+        except OSError:
+            return ""
+        return f"; its stderr ends with:\n{text}" if text else ""
 
 
 def environment(home: Path, folder: Path, variables: Mapping[str, str], path: str) -> dict[str, str]:

@@ -62,9 +62,9 @@ def synthesise(tool: JsonObject, samples: SampleFiles) -> tuple[Input, ...]:
     tried: list[Input] = []
     for label, maker in _makers(root, samples):
         arguments = _fill_in(maker, root)
-        if arguments is None or not _fits(root, arguments):
+        if arguments is None or not fits(root, arguments):
             arguments = _fill_in(replace(maker, meaningful=False), root)
-        if arguments is not None and _fits(root, arguments) and all(arguments != each.arguments for each in tried):
+        if arguments is not None and fits(root, arguments) and all(arguments != each.arguments for each in tried):
             tried.append(Input(label, arguments))
     return tuple(tried[:MAX_VARIANTS])
 
@@ -84,7 +84,8 @@ def _makers(root: JsonObject, samples: SampleFiles) -> Iterator[tuple[str, _Argu
         yield f"choice {turn}", _ArgumentMaker(root, samples, everything=True, turn=turn)
 
 
-def _fits(schema: JsonObject, arguments: JsonObject) -> bool:
+def fits(schema: JsonObject, arguments: JsonObject) -> bool:
+    """Return whether arguments are valid."""
     try:
         _Validator.check_schema(schema)
         return bool(_Validator(schema, registry=Registry()).is_valid(arguments))

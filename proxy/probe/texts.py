@@ -6,6 +6,7 @@ may be followed.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,22 @@ if TYPE_CHECKING:
 MAX_TEXT = 1 << 20
 MAX_QUOTED = 160
 CONFIDENCE: Confidence = "likely"
+# A definition says what a tool does. One that speaks in a role's name, hands out trust or switches safety off speaks
+# to the model; each of these alone occurs in honest ones, two kinds together do not.
+_CLAIMS = (
+    re.compile(
+        r"(?im)^\s*\[?\s*"
+        r"(?:act as|system|assistant|(?:[a-z]+ ){0,3}(?:directive|override|instructions?|protocol))\s*\]?\s*:"
+    ),
+    re.compile(
+        r"(?i)\b(?:ignor|bypass|skip|disabl|overrid|disregard)\w*\s+(?:\w+\s+){0,2}?(?:(?:all|any|every)\s+(?:\w+\s+){0,2}?)?"
+        r"(?:safety|security|validation|restrictions?|polic(?:y|ies)|guardrails?|permissions?|authori[sz]ation)\b"
+    ),
+    re.compile(
+        r"(?i)\btrust\s+(?:all|any|every)\b|\bunrestricted\s+(?:\w+\s+)?(?:access|privileges|permissions)\b"
+        r"|\bwithout\s+(?:any\s+)?(?:validation|restrictions?|(?:security|safety|permission)\s+checks?)\b"
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +62,7 @@ def result_text(result: JsonObject) -> str:
 def judge_definitions(tools: Sequence[JsonObject], rulebook: Rulebook) -> Iterator[ProbeFinding]:
     """Find definitions that give the model orders."""
     for tool in tools:
-        quotes = _orders(result_text(tool))
+        quotes = _orders(result_text(tool)) or _claims(result_text(tool))
         if quotes:
             yield from_rule(rulebook.get("speaks-to-the-model"), str(tool.get("name")), None, evidence=quotes)
 
@@ -77,6 +94,12 @@ def is_expected(canary: Canary, scope: DeclaredScope, canaries: Mapping[str, Can
     if not paths:  # a variable
         return scope.environment
     return any(is_under(path, scope.named) or (not canary.secret and is_under(path, scope.granted)) for path in paths)
+
+
+def _claims(text: str) -> tuple[str, ...]:
+    """Return what a definition claims of roles, trust and safety, if it does so in more than one way."""
+    found = [match for each in _CLAIMS if (match := each.search(text)) is not None]
+    return tuple(match[0].strip()[:MAX_QUOTED] for match in found) if len(found) > 1 else ()
 
 
 def _orders(text: str) -> tuple[str, ...]:

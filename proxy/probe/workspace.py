@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from proxy.probe.canary import CanaryWatch, make_home
+from proxy.probe.hostile import Bait, bait_files, marker
 from proxy.probe.observation_facts import LOCAL_NAMES, RunContext
 from proxy.probe.synthesise import SampleFiles
 from proxy.trace.server_name import PACKAGE_RUNNERS
@@ -72,6 +73,15 @@ class Workspace:
             watch=CanaryWatch(home.canaries),
             local_names=LOCAL_NAMES | {socket.gethostname().lower()},
         )
+
+    def plant_bait(self) -> Bait:
+        """Put files with code among the documents, before the server runs, and return what hostile inputs name."""
+        token, folder = marker(), self.home.folder / "documents" / "extras"
+        folder.mkdir()
+        for name, text in bait_files(token).items():
+            (folder / name).write_text(text)
+        files = tuple(str(self.home.documents / "extras" / name) for name in bait_files(token))
+        return Bait(str(self.home.path / ".ssh" / "id_rsa"), files, token)
 
     def samples(self) -> SampleFiles:
         file, other_file, new_file = (str(self.home.documents / name) for name in ("notes.md", "report.txt", "new.txt"))

@@ -18,6 +18,7 @@ from proxy.sandbox.profile import SandboxProfile, binds_hosts, host_fits, profil
 from proxy.sandbox.profile_files import load_profile, resolve
 from proxy.sandbox.sandboxed_start import SandboxedStart, SandboxReport
 from proxy.sandbox.server_package import package_of, roots_of
+from proxy.sandbox.stand_ins import stand_ins
 
 if TYPE_CHECKING:
     import asyncio
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from proxy.policy.decide import CompiledPolicy
     from proxy.policy.load import ParsedFiles
     from proxy.sandbox.server_process import Launch
+    from proxy.sandbox.violations import Violation
 
 AUTO, REQUIRE = "auto", "require"
 _RUNTIMES: Final = (
@@ -92,6 +94,7 @@ class SandboxedRun:
     _servers: list[asyncio.Server] = field(default_factory=list["asyncio.Server"])
     report: SandboxReport | None = None
     on_refused: Callable[[str, int], None] = lambda _host, _port: None
+    on_refused_call: Callable[[Violation], None] | None = None  # of a system call, by seccomp
     bound_hosts: Callable[[str, int], bool] | None = None  # whether the calls in flight let it reach a host
     around: Surroundings | None = None
     supervised: socket.socket | None = None  # our end of the socket by which a supervisor gets to answer for its files
@@ -105,6 +108,12 @@ class SandboxedRun:
     def is_supervised(self) -> bool:
         """Whether a supervisor opens files for the server."""
         return self.supervised is not None
+
+    def tell_refused_calls(self, take: Callable[[Violation], None]) -> None:
+        """Have `take` called with each system call that seccomp refuses, also with those of the time before."""
+        self.on_refused_call = take
+        if self._start is not None and self._start.refused is not None:
+            self._start.refused.tell(take)
 
     def lists(self, host: str, port: int) -> bool:
         """Return whether the profile's `network` has a host."""
@@ -125,6 +134,8 @@ class SandboxedRun:
         """
         if self._start is not None and self.report is None:
             self.report = await self._start.release(self._serve)
+            if self._start.refused is not None and self.on_refused_call is not None:
+                self._start.refused.tell(self.on_refused_call)
         return self.detail()
 
     @property
@@ -183,6 +194,8 @@ class SandboxedRun:
         """Close the ways out."""
         for server in self._servers:
             server.close()
+        if self._start is not None and self._start.refused is not None:
+            self._start.refused.close()
 
     async def _serve(self, sockets: list[socket.socket]) -> None:
         from proxy.confine.forwarder import serve_sandbox  # noqa: PLC0415  only servers with a network need it
@@ -226,7 +239,7 @@ def prepare_sandbox(chosen: ChosenSandbox, launch: Launch, settings: Settings, c
         ports=way.ports,
         dns_port=way.dns_port,
         firewall=way.firewall,
-        given=way.given,
+        given={**stand_ins(home, os.geteuid(), os.getegid()), **way.given},
         environ=change({**grants.env, "TMPDIR": "/tmp"}, way.environ),  # noqa: S108  its own
     )
     start = SandboxedStart(plan)

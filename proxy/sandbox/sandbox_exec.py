@@ -178,9 +178,9 @@ class Launcher:
             if self.report["landlock"]:
                 rules = [(path, ACCESS[kind]) for path, kind in self.spec["rules" if confined else "rules_outside"]]
                 landlock.restrict(rules, abi=self.report["landlock"], no_tcp=not confined)
-            syscall_filter.install(unix=self.spec["unix"], inet=confined, memfd_exec_off=bool(self.report.get("memfd")))
+            listener = self._filter_calls(inet=confined)
             self._call_supervisor()
-            self.channel.send(_as_json(self.report))
+            self._send_report(listener)
             if self.channel.recv(len(GO)) != GO:
                 os._exit(code)
             self.channel.close()
@@ -191,6 +191,25 @@ class Launcher:
             _tell(self.channel, error)
         finally:
             os._exit(code)
+
+    def _filter_calls(self, *, inet: bool) -> int | None:
+        """Refuse system calls; return the listener that is told of each, where there can be one."""
+        memfd_exec_off = bool(self.report.get("memfd"))
+        # A process can have one listener: a supervisor's, or this.
+        listener = None
+        if self.spec["supervisor"] is None:
+            listener = syscall_filter.install_told(unix=self.spec["unix"], inet=inet, memfd_exec_off=memfd_exec_off)
+        if listener is None:
+            syscall_filter.install(unix=self.spec["unix"], inet=inet, memfd_exec_off=memfd_exec_off)
+        return listener
+
+    def _send_report(self, listener: int | None) -> None:
+        self.report["told"] = listener is not None
+        handles = [] if listener is None else [listener.to_bytes(4, sys.byteorder)]
+        rights = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, each) for each in handles]
+        self.channel.sendmsg([_as_json(self.report)], rights)
+        if listener is not None:
+            os.close(listener)  # who has it could answer for itself
 
     def _call_supervisor(self) -> None:
         """Let a supervisor answer for every file from here on, where some tools are bound to their arguments."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from proxy.sandbox import sandbox_exec
 from proxy.sandbox.refusal import SandboxRefusedError
+from proxy.sandbox.refused_calls import RefusedCalls
 from proxy.sandbox.server_process import Launch
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ class SandboxedStart:
 
     def __init__(self, plan: SandboxPlan) -> None:
         self._plan = plan
+        self.refused: RefusedCalls | None = None  # what tells of the system calls that seccomp refuses
         self._spec = plan.spec()
         content = os.memfd_create("interlock-sandbox", os.MFD_CLOEXEC)
         # By JSON, which refuses what is not plain; read by marshal, which costs a start nothing to import.
@@ -92,10 +94,12 @@ class SandboxedStart:
         """
         try:
             async with asyncio.timeout(SET_UP_SECONDS):
-                found, sockets = await self._receive()
+                found, handles = await self._receive()
                 if "sockets" in found:
-                    await serve(sockets)
-                    found, _ = await self._receive()
+                    await serve([socket.socket(fileno=handle) for handle in handles])
+                    found, handles = await self._receive()
+            if found.get("told") and len(handles) == 1:
+                self.refused = RefusedCalls(handles[0], asyncio.get_running_loop())
             if "error" in found:
                 raise SandboxRefusedError(f"the sandbox cannot be set up: {found['error']}")
             report = read_report(found, self._spec["limits"], root=os.geteuid() == 0)
@@ -109,7 +113,7 @@ class SandboxedStart:
         finally:
             self._channel.close()  # without a GO it ends
 
-    async def _receive(self) -> tuple[dict[str, Any], list[socket.socket]]:
+    async def _receive(self) -> tuple[dict[str, Any], list[int]]:
         loop, readable = asyncio.get_running_loop(), asyncio.Event()
         loop.add_reader(self._channel, readable.set)
         try:
@@ -117,7 +121,6 @@ class SandboxedStart:
         finally:
             loop.remove_reader(self._channel)
         data, handles, _, _ = socket.recv_fds(self._channel, sandbox_exec.MAX_REPORT, MAX_SOCKETS)
-        sockets = [socket.socket(fileno=handle) for handle in handles]
         if not data:
             raise ValueError("it ended before it was ready")
-        return json.loads(data), sockets
+        return json.loads(data), handles

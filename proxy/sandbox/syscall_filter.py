@@ -12,7 +12,8 @@ import os
 from proxy.sandbox.kernel_calls import LIBC, SandboxError, check
 
 PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 22, 2
-ALLOW, REFUSE = 0x7FFF0000, 0x00050000
+ALLOW, REFUSE, NOTIFY = 0x7FFF0000, 0x00050000, 0x7FC00000
+SECCOMP_SET_MODE_FILTER, NEW_LISTENER = 1, 1 << 3
 LOAD, EQUAL, AT_LEAST, ANY_BIT, MASK, RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
 NUMBER, ARCHITECTURE, ARGUMENTS = 0, 4, 16
 X32 = 0x40000000
@@ -101,6 +102,7 @@ CLONE, UNSHARE, SOCKET, SOCKETPAIR, IOCTL, MEMFD_CREATE = (
     (16, 29),
     (319, 279),
 )
+SECCOMP = (317, 277)
 ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1), "riscv64": (0xC00000F3, 1)}
 
 type Instruction = tuple[int, int, int, int]
@@ -111,14 +113,17 @@ def argument(number: int) -> Instruction:
     return LOAD, 0, 0, ARGUMENTS + 8 * number
 
 
-def make_filter(machine: str, *, unix: bool, inet: bool, memfd_exec_off: bool) -> list[Instruction]:
+def make_filter(machine: str, *, unix: bool, inet: bool, memfd_exec_off: bool, told: bool = False) -> list[Instruction]:
     """Return the filter for a machine, in classic BPF; KeyError for one whose numbers are not known.
 
     `unix` and `inet` are the kinds of sockets that may be made; a pair of unix sockets always may. With
-    `memfd_exec_off` the kernel itself makes memory files without the right to be executed.
+    `memfd_exec_off` the kernel itself makes memory files without the right to be executed. `told`: what is refused
+    goes to the filter's listener, which answers with the error; what programs try all the time does not.
     """
     architecture, column = ARCHITECTURES[machine]
     refused, unknown, family = (_answer(code) for code in (errno.EPERM, errno.ENOSYS, errno.EAFNOSUPPORT))
+    if told:
+        refused = family = (RETURN, 0, 0, NOTIFY)
     pass_on: Instruction = (RETURN, 0, 0, ALLOW)
     steps: list[Instruction] = [
         (LOAD, 0, 0, ARCHITECTURE),
@@ -176,16 +181,33 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
 
 
+def install_told(*, unix: bool, inet: bool, memfd_exec_off: bool) -> int | None:
+    """Filter as `install` does, and return the descriptor of a listener for what is refused; None where none can be.
+
+    A container's own supervisor may be the one listener that a process can have; older kernels know none.
+    """
+    machine = os.uname().machine
+    if machine not in ARCHITECTURES:
+        return None
+    program = _program(make_filter(machine, unix=unix, inet=inet, memfd_exec_off=memfd_exec_off, told=True))
+    number = ctypes.c_long(SECCOMP[ARCHITECTURES[machine][1]])
+    listener: int = LIBC.syscall(number, ctypes.c_long(SECCOMP_SET_MODE_FILTER), NEW_LISTENER, ctypes.byref(program))
+    return listener if listener >= 0 else None
+
+
+def _program(steps: list[Instruction]) -> _Program:
+    code = b"".join(
+        word.to_bytes(2, "little") + bytes((true, false)) + value.to_bytes(4, "little")
+        for word, true, false, value in steps
+    )
+    return _Program(len(steps), code)
+
+
 def install(*, unix: bool, inet: bool, memfd_exec_off: bool) -> None:
     """Filter this process's system calls and those of its children. Needs no_new_privs. Raises SandboxError."""
     machine = os.uname().machine
     if machine not in ARCHITECTURES:
         raise SandboxError(f"a seccomp filter: no system call numbers are known for {machine!r}")
-    steps = make_filter(machine, unix=unix, inet=inet, memfd_exec_off=memfd_exec_off)
-    code = b"".join(
-        word.to_bytes(2, "little") + bytes((true, false)) + value.to_bytes(4, "little")
-        for word, true, false, value in steps
-    )
-    program = _Program(len(steps), code)
+    program = _program(make_filter(machine, unix=unix, inet=inet, memfd_exec_off=memfd_exec_off))
     made = LIBC.prctl(PR_SET_SECCOMP, ctypes.c_ulong(SECCOMP_MODE_FILTER), ctypes.byref(program), 0, 0)
     check(made, "a seccomp filter")

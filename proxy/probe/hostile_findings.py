@@ -1,0 +1,109 @@
+"""Judges what hostile inputs could do: which of them acted, by its proof. Pure."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from typing import TYPE_CHECKING
+
+from proxy.probe.findings import ProbeFinding, from_rule, shown_line
+from proxy.probe.hostile import METADATA
+from proxy.trace.capability import Capability
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from proxy.probe.findings import ProbeCall
+    from proxy.probe.hostile import Attempt
+    from proxy.probe.observation_facts import ProbeObservation
+    from proxy.probe.rulebook import Rulebook
+    from proxy.probe.texts import CallText
+
+RULES = {
+    "ran": "argument-executed",
+    "shown": "argument-evaluated",
+    "opened": "argument-leads-out",
+    "reached": "argument-reaches-inside",
+    "complained": "argument-in-query",
+}
+_PATHS = re.compile(r"path|file|folder|dir|uri|url|source|document|repo|root", re.IGNORECASE)
+_SQL_ERRORS = re.compile(
+    r"unrecognized token|near \"[^\"]*\": syntax error|syntax error at or near|unterminated quoted string"
+    r"|You have an error in your SQL syntax|ORA-0\d{4}|Unclosed quotation mark|SQLITE_ERROR|OperationalError"
+)
+MAX_QUOTED = 160
+
+
+def judge_attempts(
+    attempts: Mapping[int, Attempt],
+    calls: Sequence[ProbeCall],
+    records: Iterable[ProbeObservation],
+    texts: Iterable[CallText],
+    rulebook: Rulebook,
+) -> Iterator[ProbeFinding]:
+    """Yield a finding for each tool and rule whose proof was seen. `attempts` are by the number of their call."""
+    honest: dict[str, list[str]] = {}
+    proofs: dict[int, str] = {}
+    for record in records:
+        attempt = attempts.get(-1 if record.call is None else record.call)
+        if attempt is not None and record.call is not None and _acted(attempt, record):
+            proofs.setdefault(record.call, shown_line(record.observation.line))
+    for each in texts:
+        attempt = attempts.get(each.call)
+        if attempt is None:
+            honest.setdefault(calls[each.call].tool, []).append(each.text)
+        elif (quote := _told(attempt, each.text)) and not _always(attempt, honest.get(calls[each.call].tool, [])):
+            proofs.setdefault(each.call, quote)
+    yield from _findings(attempts, calls, proofs, rulebook)
+
+
+def _findings(
+    attempts: Mapping[int, Attempt], calls: Sequence[ProbeCall], proofs: Mapping[int, str], rulebook: Rulebook
+) -> Iterator[ProbeFinding]:
+    seen: set[tuple[str, str]] = set()
+    for call, line in sorted(proofs.items()):
+        attempt, tool = attempts[call], calls[call].tool
+        name = _rule(attempt)
+        if (tool, name) not in seen:
+            seen.add((tool, name))
+            told = f"Seen: {attempt.label}, in {attempt.parameter!r}"
+            yield from_rule(rulebook.get(name), tool, None, told, (line,), (attempt.parameter,))
+
+
+def _rule(attempt: Attempt) -> str:
+    if attempt.proof == "opened" and attempt.label.startswith("the name of a module"):
+        return RULES["ran"]
+    # What is called a path may be one, wherever it leads, and a command reads what it says: worth knowing, no escape.
+    declared = _PATHS.search(attempt.parameter) or attempt.label.startswith("a command that")
+    if attempt.proof == "opened" and declared:
+        return "opens-any-file"
+    return RULES[attempt.proof]
+
+
+def _acted(attempt: Attempt, record: ProbeObservation) -> bool:
+    seen, path = record.observation, record.observation.path or ""
+    match attempt.proof:
+        case "ran":
+            named = bool(seen.argv) and posixpath.basename(seen.argv[0]) == "echo" and seen.argv[-1] == attempt.token
+            return seen.capability is Capability.PROC_EXEC and named
+        case "opened":
+            opened = seen.capability is Capability.FS_READ and seen.action == "open" and seen.ok
+            return opened and (path == attempt.token or (attempt.token.endswith(".") and attempt.token in path))
+        case "reached":
+            return seen.capability is Capability.NET_CONNECT and (seen.peer or "").startswith(f"{METADATA}:")
+        case _:
+            return False
+
+
+def _told(attempt: Attempt, text: str) -> str | None:
+    """Return the part of a result that shows that an input was evaluated."""
+    if attempt.proof == "shown":
+        at = text.find(attempt.token)
+        return text[max(0, at - 40) : at + MAX_QUOTED] if at >= 0 else None
+    found = _SQL_ERRORS.search(text) if attempt.proof == "complained" else None
+    return found[0][:MAX_QUOTED] if found else None
+
+
+def _always(attempt: Attempt, others: Sequence[str]) -> bool:
+    """Return whether a tool says the same to an honest caller."""
+    return any(_told(attempt, text) for text in others)

@@ -1,0 +1,151 @@
+"""What one probe saw, and the report that is made of it. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from proxy.probe import comparison, findings, texts
+from proxy.probe.hostile_findings import judge_attempts
+from proxy.probe.observation_facts import note_run
+from proxy.probe.report import ProbeReport, ToolReport, sum_up
+from proxy.probe.rulebook import rulebook
+from proxy.probe.usage import judge_usage
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from proxy.core.model import JsonObject
+    from proxy.probe.baseline import ServerBaseline
+    from proxy.probe.declared_scope import DeclaredScope
+    from proxy.probe.findings import ProbeCall, ProbeFinding
+    from proxy.probe.hostile import Attempt
+    from proxy.probe.observation_facts import ProbeObservation, RunContext
+    from proxy.probe.observer import Observer
+    from proxy.probe.report import CallResult
+    from proxy.probe.rulebook import Rulebook
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedTool:
+    """A tool that was called: what it declares, and what became of the calls."""
+
+    name: str
+    scope: DeclaredScope
+    results: tuple[CallResult, ...]
+
+
+@dataclass(slots=True)
+class ProbeLog:
+    """All that was called and seen. Calls from number `honest` on are those of a malicious caller."""
+
+    context: RunContext
+    startup: DeclaredScope
+    observer: Observer
+    calls: list[ProbeCall] = field(default_factory=list)
+    texts: list[texts.CallText] = field(default_factory=list)
+    attempts: dict[int, Attempt] = field(default_factory=dict)
+    used: dict[str, str] = field(default_factory=dict)  # what a tool used up, in words
+    honest: int = 0
+    tampered: ProbeFinding | None = None
+
+    def honest_records(self) -> list[ProbeObservation]:
+        """Return what was observed while nobody was malicious."""
+        return [each for each in self.observer.records if each.call is None or each.call < self.honest]
+
+    def report(
+        self,
+        server: JsonObject,
+        manifest: Sequence[JsonObject],
+        tools: Sequence[JudgedTool],
+        known: ServerBaseline | None,
+        problem: str | None,
+        *,
+        starter: str | None,
+    ) -> ProbeReport:
+        """Judge, and compare with what is `known`. `starter` is the program by which the server was started."""
+        rules, seen = rulebook(), self.observer
+        seen.finish()
+        note_run(seen.records, self.context)
+        whose = self._by_tool(tools, starter)
+        profiles = {name: comparison.profile(records, self.context) for name, records in whose.items()}
+        networked = {tool.name for tool in tools if tool.scope.network}
+        found = [
+            *comparison.judge_manifest(manifest, known.tools if known else None, rules),
+            *texts.judge_definitions(manifest, rules),
+            *self._judge(rules),
+            *comparison.judge_profiles(profiles, known.profiles if known else None, rules, networked),
+            *([self.tampered] if self.tampered else []),
+            *self._doubts(),
+        ]
+        observed = {name: sum_up(records, self.context) for name, records in whose.items()}
+        return ProbeReport(
+            server=server,
+            tools=tuple(ToolReport(each.name, each.scope, observed[each.name], each.results) for each in tools),
+            startup=observed[""],
+            findings=findings.order(findings.group(found)),
+            trace={"lines": seen.reader.lines, "unparsed": seen.reader.unparsed, "dropped": seen.dropped},
+            manifest=tuple(manifest),
+            profiles=profiles,
+            problem=problem,
+        )
+
+    def _by_tool(self, tools: Sequence[JudgedTool], starter: str | None) -> dict[str, list[ProbeObservation]]:
+        """Return what was observed for each tool; for the server itself by the empty name."""
+        whose: dict[str, list[ProbeObservation]] = {"": [], **{tool.name: [] for tool in tools}}
+        for record in self.honest_records():
+            if record.call is not None or record.observation.path != starter or starter is None:
+                whose["" if record.call is None else self.calls[record.call].tool].append(record)
+        return whose
+
+    def _judge(self, rules: Rulebook) -> list[ProbeFinding]:
+        calls, seen = self.calls[: self.honest], self.observer
+        sought = [each for each in seen.sought if each.call is not None and each.call < self.honest]
+        said = [each for each in self.texts if each.call < self.honest]
+        return [
+            *findings.judge([*self.honest_records(), *sought], calls, self._outside_calls(), self.context, rules),
+            *texts.judge_results(said, calls, self.context, rules),
+            *judge_attempts(self.attempts, self.calls, seen.records, self.texts, rules),
+            *judge_usage(self.used, self._started(), self._exhausted(), rules),
+        ]
+
+    def _outside_calls(self) -> DeclaredScope:
+        """Return what is declared for start-up and end: after hostile calls, also the hosts that those named."""
+        # A call that took too long goes on after the last one, and is nobody's then.
+        named = frozenset(host for call in self.calls[self.honest :] for host in call.scope.hosts)
+        return replace(self.startup, granted_hosts=self.startup.granted_hosts | named)
+
+    def _started(self) -> dict[str, int]:
+        """Return the most threads and processes that one call of each tool started."""
+        most: dict[str, int] = {}
+        for call, count in self.observer.started.items():
+            if call is not None:
+                tool = self.calls[call].tool
+                most[tool] = max(most.get(tool, 0), count)
+        return most
+
+    def _exhausted(self) -> dict[str, str]:
+        return {self.calls[call].tool: what for call, what in self.observer.exhausted.items() if call is not None}
+
+    def _doubts(self) -> list[ProbeFinding]:
+        seen = self.observer
+        if not (seen.reader.unparsed or seen.dropped) and seen.reader.lines:
+            return []
+        unread = f"{seen.reader.unparsed} of {seen.reader.lines} lines unreadable"
+        summary = f"Seen: {unread}, {seen.dropped} observations not stored"
+        return [findings.from_rule(rulebook().get("trace-incomplete"), None, None, summary)]
+
+
+def describe_server(
+    name: str, command: Sequence[str], info: JsonObject, listed: dict[str, list[JsonObject]]
+) -> JsonObject:
+    """Return what a report says of the server itself."""
+    server_info = info.get("serverInfo")
+    return {
+        "name": name,
+        "command": list(command),
+        "transport": "stdio",
+        "info": server_info if isinstance(server_info, dict) else {},
+        "resources": [str(each.get("uri")) for each in listed["resources"]],
+        "prompts": [str(each.get("name")) for each in listed["prompts"]],
+    }

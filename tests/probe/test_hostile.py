@@ -1,0 +1,115 @@
+"""Inputs of a malicious caller: for which parameters they are made, and that they are valid and prove something."""
+
+from __future__ import annotations
+
+import base64
+import pickle
+import re
+from typing import Any
+
+import pytest
+
+from proxy.probe.hostile import (
+    MANY,
+    MAX_CALLS,
+    MAX_PARAMETERS,
+    MODULE,
+    Attempt,
+    Bait,
+    attempts,
+    bait_files,
+    crowds,
+    marker,
+)
+from proxy.probe.synthesise import SampleFiles
+
+SAMPLES = SampleFiles("/h/documents/notes.md", "/h/documents/b.txt", "/h/documents", "/h/repo", "/h/documents/new.txt")
+BAIT = Bait("/h/.ssh/id_rsa", ("/h/documents/extras/extension.py",), "qtoken")
+
+
+def tool(description: str = "Shows a note", **properties: Any) -> dict[str, Any]:
+    schema = {"type": "object", "properties": properties, "required": list(properties)}
+    return {"name": "show", "description": description, "inputSchema": schema}
+
+
+def made(description: str = "Shows a note", **properties: Any) -> tuple[Attempt, ...]:
+    return attempts(tool(description, **properties), SAMPLES, BAIT)
+
+
+def labels(found: tuple[Attempt, ...]) -> set[str]:
+    return {each.label for each in found}
+
+
+def test_a_text_is_tried_as_a_command_as_code_as_a_template_and_as_a_path() -> None:
+    found = made(title={"type": "string"})
+    assert {"a command of a shell", "code", "an expression in a template", "a path that leads up"} <= labels(found)
+    assert {each.parameter for each in found} == {"title"}
+    runs = [each for each in found if each.proof == "ran"]
+    assert all(each.token in str(each.arguments["title"]) for each in runs)
+    assert len({each.token for each in runs}) == len(runs)
+
+
+def test_a_product_is_what_the_numbers_make_and_is_not_in_the_input() -> None:
+    shown = [each for each in made(title={"type": "string"}) if each.label == "an expression in a template"]
+    assert shown
+    for each in shown:
+        one, other = re.findall(r"[0-9]+", each.arguments["title"])
+        assert int(one) * int(other) == int(each.token)
+        assert each.token not in each.arguments["title"]
+
+
+def test_a_parameter_that_is_there_to_be_run_is_asked_for_a_secret_instead() -> None:
+    found = made(command={"type": "string"})
+    assert "a command of a shell" not in labels(found)
+    assert any(each.arguments["command"] == f"cat {BAIT.secret}" and each.token == BAIT.secret for each in found)
+
+
+def test_who_says_that_it_fills_in_templates_is_not_asked_for_a_product() -> None:
+    found = made("Renders a template", text={"type": "string"})
+    assert "an expression in a template" not in labels(found)
+    assert "an attribute in a format" in labels(found)
+
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [
+        ("plugin_path", "a file with code"),
+        ("module_name", "the name of a module"),
+        ("encoded", "code in base64"),
+        ("url", "the address of a cloud's metadata"),
+    ],
+)
+def test_names_of_parameters_decide_what_else_is_tried(name: str, label: str) -> None:
+    assert label in labels(made(**{name: {"type": "string"}}))
+    assert label not in labels(made(title={"type": "string"}))
+
+
+def test_only_valid_inputs_are_sent_and_not_too_many() -> None:
+    assert made(kind={"type": "string", "enum": ["a", "b"]}) == ()
+    assert made(count={"type": "integer"}) == ()
+    assert all(len(each.arguments["title"]) <= 20 for each in made(title={"type": "string", "maxLength": 20}))
+    many = {f"text{number}": {"type": "string"} for number in range(30)}
+    assert len(made(**many)) <= MAX_CALLS
+    assert len({each.parameter for each in made(**many)}) == MAX_PARAMETERS
+
+
+def test_a_list_of_texts_is_tried_too() -> None:
+    found = made(names={"type": "array", "items": {"type": "string"}})
+    assert any(each.label == "a command of a shell" and isinstance(each.arguments["names"], list) for each in found)
+
+
+def test_lists_grow() -> None:
+    (found,) = crowds(tool(items={"type": "array", "items": {"type": "string"}}), SAMPLES)
+    assert len(found.arguments["items"]) == MANY
+    assert crowds(tool(title={"type": "string"}), SAMPLES) == ()
+
+
+def test_the_files_and_the_pickles_run_echo_with_their_token(tmp_path: Any) -> None:
+    token = marker()
+    for name, text in bait_files(token).items():
+        assert token in text, name
+    encoded = next(each for each in made(encoded={"type": "string"}) if each.label == "code in base64")
+    assert encoded.token in base64.b64decode(encoded.arguments["encoded"]).decode()
+    held = next(each for each in made(data={"type": "string"}) if each.label == "a pickle")
+    assert pickle.loads(held.arguments["data"].encode("latin-1")) == 0
+    compile(bait_files(token)["extension.py"], MODULE, "exec")

@@ -1,0 +1,77 @@
+"""What shows that a hostile input acted, and what does not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from proxy.probe.declared_scope import DeclaredScope
+from proxy.probe.findings import ProbeCall
+from proxy.probe.hostile import Attempt, Proof
+from proxy.probe.hostile_findings import judge_attempts
+from proxy.probe.rulebook import rulebook
+from proxy.probe.texts import CallText
+from tests.probe.test_findings import record
+
+CALLS = [ProbeCall("t", label, "{}", DeclaredScope()) for label in ("all", "hostile")]
+
+
+def rules(
+    proof: Proof,
+    token: str,
+    *records: Any,
+    texts: tuple[str, str] = ("", ""),
+    parameter: str = "title",
+    label: str = "x",
+) -> list[str]:
+    attempt = Attempt({}, parameter, label, proof, token)
+    said = [CallText(number, text) for number, text in enumerate(texts)]
+    return [each.rule for each in judge_attempts({1: attempt}, CALLS, records, said, rulebook())]
+
+
+@pytest.mark.parametrize(
+    ("argv", "call", "found"),
+    [
+        (("/bin/echo", "qm"), 1, ["argument-executed"]),
+        (("/bin/sh", "-c", "true qm"), 1, []),  # passed on, and not run
+        (("/bin/echo", "other"), 1, []),
+        (("/bin/echo", "qm"), 0, []),  # an honest call
+        ((), 1, []),
+    ],
+)
+def test_a_command_ran_if_its_own_program_was_started(argv: tuple[str, ...], call: int, found: list[str]) -> None:
+    assert rules("ran", "qm", record(call, "proc.exec", "exec", path="/bin/echo", argv=argv)) == found
+
+
+def test_a_name_that_leads_to_a_secret_is_an_escape_and_a_path_is_told_as_one() -> None:
+    opened = record(1, "fs.read", path="/h/.ssh/id_rsa")
+    assert rules("opened", "/h/.ssh/id_rsa", opened) == ["argument-leads-out"]
+    assert rules("opened", "/h/.ssh/id_rsa", opened, parameter="file_path") == ["opens-any-file"]
+    asked = "a command that reads a secret"
+    assert rules("opened", "/h/.ssh/id_rsa", opened, parameter="cmd", label=asked) == ["opens-any-file"]
+    assert rules("opened", "/h/.ssh/id_rsa", record(1, "fs.read", path="/h/.ssh/id_rsa", error="EACCES")) == []
+    assert rules("opened", "/h/.ssh/id_rsa", record(1, "fs.read", path="/h/notes")) == []
+
+
+def test_a_module_that_is_loaded_is_code_that_runs() -> None:
+    loaded = record(1, "fs.read", path="/usr/lib/python3/antigravity.py")
+    assert rules("opened", "/antigravity.", loaded, label="the name of a module") == ["argument-executed"]
+
+
+def test_what_is_shown_counts_unless_an_honest_caller_sees_it_too() -> None:
+    assert rules("shown", "<class '", texts=("", "hello <class 'str'>")) == ["argument-evaluated"]
+    assert rules("shown", "<class '", texts=("<class 'int'>", "hello <class 'str'>")) == []
+    assert rules("shown", "42", texts=("", "6*7")) == []
+
+
+def test_an_error_of_sql_counts() -> None:
+    told = 'error: near "Brien": syntax error'
+    assert rules("complained", "'", texts=("", told)) == ["argument-in-query"]
+    assert rules("complained", "'", texts=(told, told)) == []
+
+
+def test_metadata_that_is_reached_is_told() -> None:
+    reached = record(1, "net.connect", "connect", peer="169.254.169.254:80")
+    assert rules("reached", "169.254.169.254", reached) == ["argument-reaches-inside"]
+    assert rules("reached", "169.254.169.254", record(1, "net.connect", "connect", peer="192.0.2.1:80")) == []
