@@ -116,7 +116,6 @@ FAIL = {
 }
 EXIT_CODES = {
     "interlock doctor": (0, 1),
-    "interlock policy learn": [],
     "interlock policy replay": (0, 3),
     "interlock policy diff": (0, 3),
     "interlock audit verify": (0, 3),

@@ -58,6 +58,8 @@ def run(folder: Path, *flags: str, **files: str) -> tuple[int, str]:
         (folder / f"{name}.py").write_text(text)
     (folder / "ended").mkdir()
     (folder / "pytest.ini").write_text("[pytest]\n")
+    # Processes that hang say where before the time is up.
+    flags = (*flags, "-o", f"faulthandler_timeout={PATIENCE / 2}")
     words = ["-p", "tests.support.fork_workers", "--forks", "2", "-ra", "-p", "no:cacheprovider", *flags, str(folder)]
     env = os.environ | {"PYTHONPATH": str(REPOSITORY), "PLAIN_PROCESSES": "1", "ENDED": str(folder / "ended")}
     done = subprocess.run(

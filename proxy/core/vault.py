@@ -1,0 +1,86 @@
+"""Credentials that agents and local servers never hold: what is known of one, and who fetches its value. Pure.
+
+An agent holds a placeholder, a text that looks like a credential and opens nothing. The proxy puts the real value in
+once a call or request was decided and recorded, for the hosts and tools that the credential is bound to.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Protocol
+
+from proxy.core.model import frozen
+
+
+class Place(StrEnum):
+    """Where in a request a credential may stand."""
+
+    HEADER = "header"
+    QUERY = "query"
+    BODY = "body"
+
+
+@frozen(kw_only=True)
+class Credential:
+    """What is known of a credential without its value."""
+
+    name: str
+    placeholder: str
+    # Hosts as in egress rules; none: the credential is bound to nothing yet, and goes nowhere.
+    hosts: tuple[str, ...] = ()
+    # Globs. Empty: any request to these hosts. Else only `tools/call` of such a tool, or a request that a wrapped
+    # server makes while such a call of it is under way.
+    tools: tuple[str, ...] = ()
+    agents: tuple[str, ...] = ()
+    places: tuple[Place, ...] = (Place.HEADER,)
+    # Wrapped servers (globs of their names) that find the placeholder in their environment, under this variable.
+    servers: tuple[str, ...] = ()
+    variable: str | None = None
+
+
+class Secret:
+    """A credential's value. It does not show itself: not by `str`, `repr`, formatting, pickling or in a traceback."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: bytes) -> None:
+        self._value = value
+
+    def reveal(self) -> bytes:
+        """Return the value. Only what puts it on the wire, and what masks it in answers, calls this."""
+        return self._value
+
+    def __repr__(self) -> str:
+        return "Secret(…)"
+
+    def __reduce__(self) -> str:
+        raise TypeError("a Secret is not pickled")
+
+
+class CredentialUnavailableError(Exception):
+    """The source of a credential gave no value: the call is refused. The message never has the value."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(f"credential {name!r} is not available: {why}")
+        self.name = name
+        self.why = why
+
+
+class Vault(Protocol):
+    """The credentials in force, and their values."""
+
+    def credentials(self) -> tuple[Credential, ...]:
+        """Return all credentials in force; cheap, and the same tuple until a file or binding changes."""
+        ...
+
+    async def value(self, name: str) -> Secret:
+        """Return the value as it is now: a source that changed is read again.
+
+        Raises:
+            CredentialUnavailableError: the source is missing, unreadable, empty, too slow, or the name is unknown.
+        """
+        ...
+
+    def known_values(self) -> tuple[tuple[Credential, Secret], ...]:
+        """Return every value given out by this process, rotated ones included: what answers are masked for."""
+        ...
