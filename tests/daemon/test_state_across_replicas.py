@@ -14,11 +14,11 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.asyncio.server import ServerConnection, serve
 
-from tests.acceptance.test_tasks import META, SECRET
+from tests.acceptance.test_tasks import META
 from tests.daemon.test_flows import PAGE, RUN, Handler
 from tests.daemon.test_stop_button import halt
 from tests.faults.load import wait_until
-from tests.servers.python_tasks import ENDED
+from tests.servers.python_tasks import ENDED, SECRET
 from tests.support.harness import Interlock, ServerHandle, start_python_server
 from tests.support.postgres import Postgres
 from tests.support.replicas import start_replicas
