@@ -1,7 +1,7 @@
 """What `run`, traced, sandboxed and both cost beside the bare server, in one run: starts, then calls.
 
-`python -m bench.sandbox_cost [ROUNDS]`. A start is the time until the filesystem server's answer to `initialize`; a call
-is one of a server that answers at once. Ways take turns, so that what else the machine does meets all of them.
+`python -m bench.sandbox_cost [ROUNDS]`. A start is the time until the filesystem server's answer to `initialize`; a
+call is one of a server that answers at once. Ways take turns, so that what else the machine does meets all of them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import time
 from pathlib import Path
 
 from bench.processes import started
-from bench.sandbox_compare import FILES, NODE
+from bench.sandbox_compare import FILES
+from bench.sandbox_ways import NODE
 from bench.stdio import OBSERVED, SERVER, WARM, Pipe
 
 ROUNDS = 9
