@@ -15,8 +15,8 @@ from pathlib import Path
 
 from bench.processes import started
 from bench.sandbox_compare import FILES
-from bench.sandbox_ways import NODE
 from bench.stdio import OBSERVED, SERVER, WARM, Pipe
+from tests.support.node_tools import NODE
 
 ROUNDS = 9
 CALLS = 300
