@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import signal
 import subprocess
@@ -48,16 +50,23 @@ def test_the_demo_goes_as_its_picture_in_the_readme_shows(tmp_path: Path) -> Non
 @needs("strace")
 def test_the_tour_leaves_the_console_open_until_it_is_interrupted() -> None:
     command = [sys.executable, str(EXAMPLES / "demo" / "run.py"), "--console"]
-    with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True) as tour:
+    with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True, start_new_session=True) as tour:
         try:
             assert tour.stdout is not None
             link = next(found for line in tour.stdout if (found := re.search(r"http://\S+/login#\S+", line)))
             with urllib.request.urlopen(link[0].partition("#")[0], timeout=PATIENCE) as page:
                 assert b"Interlock console" in page.read()
-        finally:
             tour.send_signal(signal.SIGINT)
-        tour.stdout.read()
-        assert tour.wait(PATIENCE) == 0
+            tour.stdout.read()
+            assert tour.wait(PATIENCE) == 0
+        finally:
+            end_with_children(tour)
+
+
+def end_with_children(tour: subprocess.Popen[str]) -> None:
+    """End the tour and what it started, whatever became of it: leaving `with` would wait for it for ever."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(tour.pid, signal.SIGKILL)
 
 
 @pytest.mark.parametrize(("example", "tests"), [("two_phase", 8), ("demo", 7)])
