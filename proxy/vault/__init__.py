@@ -1,1 +1,1 @@
-"""Credentials that agents hold only placeholders of: their file, their sources, and what is in force. Nothing uses it yet."""
+"""Credentials of which agents hold only placeholders: their file and their sources. Nothing uses it yet."""
