@@ -12,6 +12,7 @@ from proxy.policy.decide import CompiledPolicy
 from proxy.policy.load import load_policy
 from proxy.policy.rules import PolicyFile
 from proxy.redact import builtin
+from tests.support.machine_pace import slowness
 
 LIMIT = 1.5
 RULES = [
@@ -71,13 +72,13 @@ SIZE = 60_000
 def test_a_hostile_value_does_not_stall_a_decision(value):
     start = time.process_time()
     POLICY.decide(Call("tools/call", "s", "a", "t", {"value": value}))
-    assert time.process_time() - start < LIMIT
+    assert time.process_time() - start < LIMIT * slowness()
 
 
 def test_a_great_many_values_do_not_stall_a_decision():
     start = time.process_time()
     POLICY.decide(Call("tools/call", "s", "a", "t", {"value": [{"a": "x"}] * 50_000}))
-    assert time.process_time() - start < LIMIT
+    assert time.process_time() - start < LIMIT * slowness()
 
 
 @pytest.mark.parametrize("value", [{"a": [0] * 100}, '{"a": 1, "a": 2}', {"a": 1}], ids=["many", "ambiguous", "fine"])
@@ -122,7 +123,7 @@ def test_a_long_command_line_is_judged_in_time_by_the_shipped_policy(line):
     start = time.process_time()
     SHIPPED.decide(Call("tools/call", "s", "a", "shell", {"command": line}))
     # About 0.1 s where nothing else runs; the machine of a test may be slow.
-    assert time.process_time() - start < 1
+    assert time.process_time() - start < slowness()
 
 
 def test_a_line_with_more_commands_than_can_be_judged_is_ambiguous():
