@@ -1,7 +1,8 @@
 """Credentials that agents and local servers never hold: what is known of one, and who fetches its value. Pure.
 
-An agent holds a placeholder, a text that looks like a credential and opens nothing. The proxy puts the real value in
-once a call or request was decided and recorded, for the hosts and tools that the credential is bound to.
+An agent holds a placeholder, a text that looks like a credential and opens nothing. The proxy is to put the real value
+in once a call or request was decided and recorded, for the hosts and tools that the credential is bound to. No part of
+it does so yet: these are the values and the role that `proxy/vault/` is built on.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The credentials in force in one process. What `interlock vault` changes counts from the next call on."""
+"""The credentials in force in one process. A change of the file counts from the next call on."""
 
 from __future__ import annotations
 

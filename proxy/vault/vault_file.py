@@ -215,8 +215,7 @@ class VaultFile:
         """Add a credential. Raises ConfigError if the name is taken."""
         with self._update() as (document, write):
             if name in document.credentials:
-                ways = f"change it with `interlock vault bind {name}`, or run `interlock vault revoke {name}` first"
-                raise ConfigError(f"credential {name!r} already exists; {ways}")
+                raise ConfigError(f"credential {name!r} already exists; change its bindings, or revoke it first")
             write(document.model_copy(update={"credentials": {**document.credentials, name: entry}}))
 
     def change(self, name: str, edit: Callable[[Entry], Entry]) -> Entry:

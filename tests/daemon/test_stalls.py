@@ -14,7 +14,6 @@ import pytest
 
 from tests.daemon.conftest import Pair
 from tests.support.harness import send_raw
-from tests.support.machine_pace import slowness
 from tests.support.raw_socket import parse_answers
 from tests.support.timeouts import PATIENCE
 
@@ -61,4 +60,5 @@ def test_others_are_answered_while_a_nasty_body_is_judged(pair: Pair, body: byte
             assert ask(pair, request(pair, "GET")) == 200
             waits.append(worked(pair) - start)
         assert nasty.result(PATIENCE)
-    assert max(waits) < 1.5 * slowness()
+    # Who waits for the whole body waits for nearly all that was worked; a slow machine makes both longer.
+    assert max(waits) < max(1.5, sum(waits) / 2)
