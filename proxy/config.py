@@ -24,6 +24,7 @@ from pydantic import (
     model_validator,
 )
 
+from proxy.core.secret_variables import SECRET_VARIABLES
 from proxy.errors import ConfigError
 from proxy.sinks.any_sink import AnySink  # noqa: TC001  pydantic reads annotations when it runs
 from proxy.sinks.settings import distinct, parse_sinks
@@ -35,13 +36,6 @@ if TYPE_CHECKING:
 
 ENV_PREFIX = "INTERLOCK_"
 CONFIG_ENV = "INTERLOCK_CONFIG"
-COMMIT_SECRET = "INTERLOCK_COMMIT_SECRET"  # noqa: S105  a variable's name
-SAMPLER_KEY = "INTERLOCK_SAMPLER_KEY"
-OPERATOR_TOKEN_ENV = "INTERLOCK_OPERATOR_TOKEN"  # noqa: S105  a variable's name
-AGENT_TOKEN_ENV = "INTERLOCK_AGENT_TOKEN"  # noqa: S105
-KEK_ENV = "INTERLOCK_KEK"
-# Secrets come from these variables only: a flag shows in `ps`, and the settings file and `config show` are not secret.
-SECRET_VARIABLES = frozenset({COMMIT_SECRET, SAMPLER_KEY, OPERATOR_TOKEN_ENV, AGENT_TOKEN_ENV, KEK_ENV})
 # Orchestrators pass secrets as files; a variable is visible in /proc and to every child process.
 DATABASE_URL_FILE = "INTERLOCK_DATABASE_URL_FILE"
 AGENT_TOKEN_FILE = "INTERLOCK_AGENT_TOKEN_FILE"  # noqa: S105  a variable's name
@@ -304,6 +298,10 @@ class Settings(BaseModel):
         """The profile's file, where it counts beside a policy of one's own."""
         own = None if self.profile is None else profile_file(self.profile)
         return () if own is None or own == self.policy else (own,)
+
+    @property
+    def commit_keys_file(self) -> Path:
+        return self.commit_keys or self.state_dir / "keys" / "commit-keys.json"
 
     @property
     def listen_address(self) -> tuple[str, int]:

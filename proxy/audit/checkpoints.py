@@ -19,7 +19,7 @@ import re
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from proxy.audit.event import Head
+from proxy.core.event import Head
 from proxy.errors import ConfigError
 
 if TYPE_CHECKING:

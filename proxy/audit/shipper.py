@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 import apsw
 import structlog
 
-from proxy.audit.event import Head, LogEntry, Written
 from proxy.audit.retention import DAY, prune
 from proxy.audit.ship_sources import LogSource, OwnSource, left_behind, others
 from proxy.audit.writers import Registrar, RestoredError
+from proxy.core.event import Head, LogEntry, Written
 from proxy.errors import InterlockError
 
 if TYPE_CHECKING:

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from proxy.audit.event import LogEntry
     from proxy.audit.local_log import LocalLog
+    from proxy.core.event import LogEntry
     from proxy.sinks.role import Sink
 
 log = structlog.get_logger("interlock.sinks")
@@ -266,7 +266,7 @@ def _seq(entry: LogEntry) -> int:
 
 
 def _event_id(entry: LogEntry) -> str | None:
-    from proxy.audit.event_columns import PoisonError, columns  # noqa: PLC0415  rarely needed
+    from proxy.core.event_columns import PoisonError, columns  # noqa: PLC0415  rarely needed
 
     try:
         return str(columns(entry.body)[0])

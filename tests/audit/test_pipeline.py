@@ -11,10 +11,10 @@ import pytest
 
 from proxy.audit import shipper
 from proxy.audit.checkpoints import CHECKPOINT_FILE
-from proxy.audit.event import Head
 from proxy.audit.local_log_files import DaemonLog, log_states
 from proxy.audit.pipeline import AuditPipeline, LenientSink, checkpoint_file, destination, open_signer
 from proxy.config import Settings
+from proxy.core.event import Head
 from proxy.errors import AuditUnavailableError
 from tests.support.timeouts import PATIENCE
 from tests.support.trail_fixture import event, verified

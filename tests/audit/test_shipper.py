@@ -16,13 +16,13 @@ import apsw
 import pytest
 
 from proxy.audit import shipper as module
-from proxy.audit.event import Filter, LogEntry, Written
 from proxy.audit.event_store import Events
 from proxy.audit.local_log import LOG_FILE
 from proxy.audit.local_log_files import DaemonLog, RunLog, log_states, worker_log
 from proxy.audit.open_events import open_events
 from proxy.audit.ship_sources import LogSource, OwnSource
 from proxy.audit.shipper import Route, Shipper, ShippingThread
+from proxy.core.event import Filter, LogEntry, Written
 from proxy.core.model import Finding
 from proxy.errors import AuditUnavailableError, StoreUnavailableError
 from proxy.store.sqlite import STORE_FILE

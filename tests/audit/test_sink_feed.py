@@ -16,11 +16,11 @@ import pytest
 
 from proxy.audit import sink_feed as module
 from proxy.audit.backlog import read_backlog, read_sinks
-from proxy.audit.event import LogEntry, Written
 from proxy.audit.local_log import LocalLog
 from proxy.audit.local_log_files import DaemonLog, RunLog
 from proxy.audit.sink_feed import FeedRoute, SinkFeed, SinkPlan, open_feed
 from proxy.audit.sink_sources import forget_others, own_source, register
+from proxy.core.event import LogEntry, Written
 from proxy.core.model import AuditEvent
 from tests.support.timeouts import PATIENCE
 from tests.support.trail_fixture import event
@@ -220,7 +220,7 @@ async def test_a_sink_that_is_in_the_settings_no_more_keeps_nothing(tmp_path: Pa
 
 CHILD = """
 import asyncio, json, os, pathlib, sys
-from proxy.audit.event import Written
+from proxy.core.event import Written
 from proxy.audit.local_log_files import DaemonLog
 from proxy.audit.sink_feed import FeedRoute, SinkPlan, open_feed
 from tests.support.trail_fixture import event

@@ -17,7 +17,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.text import Text
 
 from proxy.audit.chain_reader import Chains, ExportedChains
-from proxy.audit.event import Head
 from proxy.audit.event_schema import json_schema
 from proxy.audit.open_archive import open_folder
 from proxy.audit.pipeline import destination
@@ -40,6 +39,7 @@ from proxy.commands.terminal import (
 )
 from proxy.commands.time_format import parse_time
 from proxy.config import Settings
+from proxy.core.event import Head
 from proxy.errors import ConfigError
 from proxy.store.sqlite import STORE_FILE
 
