@@ -70,6 +70,12 @@ def _base_url(value: str) -> str:
     raise ValueError("write the URL before /chat/completions, such as https://llm.example.com/v1")
 
 
+def _log_url(value: str) -> str:
+    if _BASE_URL.fullmatch(value):
+        return value.rstrip("/")
+    raise ValueError("write the URL before /api/v1, such as https://rekor.sigstore.dev")
+
+
 def _console_url(value: str) -> str:
     if _CONSOLE_URL.fullmatch(value):
         return value.rstrip("/").lower()
@@ -258,6 +264,11 @@ class Settings(BaseModel):
         (), description="Second places for signed checkpoints: files, folders (ending in /) or URLs of other Postgres."
     )
     checkpoint_seconds: Seconds = Field(30, description="Seconds between signed checkpoints while events arrive.")
+    transparency_log: Annotated[str, AfterValidator(_log_url)] | None = Field(
+        None, description="URL of a transparency log that speaks Rekor's API, which checkpoints are posted to."
+    )
+    transparency_key: UserPath | None = Field(None, description="PEM file with that log's public key.")
+    transparency_seconds: Seconds = Field(600, description="Seconds between two posted checkpoints of one writer.")
     sinks: Annotated[tuple[AnySink, ...], BeforeValidator(parse_sinks), AfterValidator(distinct)] = Field(
         (), description="Where the trail goes beside the store: a list, each with its kind (docs/sinks.md)."
     )
