@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
-import random
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -21,6 +20,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from proxy.audit.checkpoints import CHECKPOINT_FILE, Checkpoint, append_lines, parse, read_lines
+from proxy.audit.log_thread import Retries
 from proxy.audit.rekor_client import RekorClient
 from proxy.audit.rekor_entry import BadEntryError, propose
 from proxy.audit.signing_keys import AuditKeys
@@ -216,7 +216,7 @@ class TransparencyThread:
     def __init__(self, feed: TransparencyFeed, look: float = LOOK_SECONDS, first_pause: float = FIRST_PAUSE) -> None:
         self._feed = feed
         self._look = look
-        self._first = self._pause = first_pause
+        self._retries = Retries(first_pause, LONGEST_PAUSE)
         self._end = threading.Event()
         # A daemon: the log may take its time to answer, and a stop does not wait for that.
         self._thread = threading.Thread(target=self._run, name="audit-transparency", daemon=True)
@@ -245,11 +245,8 @@ class TransparencyThread:
         with contextlib.suppress(OSError):
             self._feed.tell(problem)
         if problem is None or self._feed.posted > before:
-            self._pause = self._first
-        if problem is None:
-            return self._look
-        pause, self._pause = self._pause, min(2 * self._pause, LONGEST_PAUSE)
-        return pause * random.uniform(0.5, 1.0)  # noqa: S311  no secret
+            self._retries.worked()
+        return self._look if problem is None else self._retries.pause()
 
 
 def open_transparency(settings: Settings) -> TransparencyThread | None:

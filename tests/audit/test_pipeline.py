@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from proxy.audit import shipper
+from proxy.audit import log_thread
 from proxy.audit.checkpoints import CHECKPOINT_FILE
 from proxy.audit.local_log_files import DaemonLog, log_states
 from proxy.audit.pipeline import AuditPipeline, LenientSink, checkpoint_file, destination, open_signer
@@ -30,7 +30,7 @@ def settings(tmp_path: Path, **values: Any) -> Settings:
 async def test_everything_recorded_is_in_the_store_and_signed_when_it_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shipper, "LAST_SECONDS", PATIENCE)
+    monkeypatch.setattr(log_thread, "LAST_SECONDS", PATIENCE)
     log = DaemonLog(tmp_path)
     recording = AuditPipeline(settings(tmp_path), log, adopts_all=True)
     await recording.sink.record(event(1))

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from proxy.audit import log_thread
 from proxy.audit import sink_feed as module
 from proxy.audit.backlog import read_backlog, read_sinks
 from proxy.audit.local_log import LocalLog
@@ -160,8 +161,8 @@ async def test_a_sink_that_was_away_too_long_has_a_gap_that_status_and_trail_tel
 def test_a_sink_that_hangs_or_fails_holds_up_neither_the_log_nor_another_sink(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "FIRST_PAUSE", 0.01)
-    monkeypatch.setattr(module, "LAST_SECONDS", 0.2)
+    monkeypatch.setattr(log_thread, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(log_thread, "LAST_SECONDS", 0.2)
     monkeypatch.setattr(module, "IDLE_SECONDS", 0.01)
     log, good, bad, hung = DaemonLog(tmp_path), MemorySink(), MemorySink(), MemorySink()
     bad.before = [ConnectionError(f"down {number}") for number in range(10_000)]
