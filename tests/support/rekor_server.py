@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 from cryptography.exceptions import InvalidSignature
@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import Prehashed
 
 from proxy.audit.merkle import inclusion_proof, leaf_hash, root_hash
+from tests.support.loopback import serve
 
 TREE = "0000000000000007"
 PUBLIC = (serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
@@ -158,16 +159,9 @@ def _handler(log: RekorServer) -> type[BaseHTTPRequestHandler]:
 @contextlib.contextmanager
 def start_rekor() -> Iterator[RekorServer]:
     log = RekorServer()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(log))
-    server.daemon_threads = True
-    log.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    try:
-        yield log
-    finally:
-        if log.held is not None:
-            log.held.set()
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with serve(_handler(log)) as log.url:
+        try:
+            yield log
+        finally:
+            if log.held is not None:
+                log.held.set()
