@@ -14,7 +14,7 @@ COMMENT ON COLUMN audit_writers.body IS 'What was registered, as one JSON object
 COMMENT ON COLUMN audit_writers.chain IS 'The link of the registry''s hash chain.';
 
 -- Writers whose events are here already. A proxy may have no right to read events, so nobody could do this later; the next
--- proxy that ships signs it. The links are those of `proxy/core/event.py`.
+-- proxy that ships signs it. The links are those of `proxy/audit/event.py`.
 DO $$
 DECLARE
     registry text := gen_random_uuid();
