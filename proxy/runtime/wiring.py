@@ -265,7 +265,7 @@ class Components:
             else:
                 try:
                     async with asyncio.timeout(STORE_TRY_SECONDS):
-                        await asked.baseline("", "")  # what every proposal asks first
+                        await asked.check_writable()
                         if self.lead and self._counters is not None:
                             self._counters.set(WAITING, await asked.waiting(time.time()))
                 except (StoreUnavailableError, TimeoutError) as error:
