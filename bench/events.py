@@ -17,8 +17,8 @@ import uuid_utils
 from bench import figures
 from bench.figures import Figure
 from proxy.audit.encoder import encode
-from proxy.audit.event import Filter, LogEntry
 from proxy.audit.open_events import open_events
+from proxy.core.event import Filter, LogEntry
 from proxy.core.model import AuditEvent, Finding
 from proxy.store.postgres import connect
 from proxy.system.package_data import sql_dir

@@ -21,11 +21,11 @@ from typing import Any
 
 import asyncpg
 
-from proxy.audit.event import Filter, LogEntry, link, start
 from proxy.audit.event_store import Events
 from proxy.audit.open_events import open_events
 from proxy.audit.range_check import Stretch
 from proxy.audit.stretch_pool import open_pool
+from proxy.core.event import Filter, LogEntry, link, start
 from proxy.sinks.clickhouse_sink import open_sink as open_clickhouse
 from proxy.sinks.nats_sink import open_sink as open_nats
 from proxy.sinks.parquet_sink import open_sink as open_parquet

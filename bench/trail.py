@@ -19,11 +19,11 @@ from bench.audit import processor_seconds
 from bench.events import make
 from proxy.audit.chain_reader import StoreChains
 from proxy.audit.encoder import encode
-from proxy.audit.event import Filter, LogEntry, link, start
 from proxy.audit.event_store import Events
 from proxy.audit.open_events import open_events
 from proxy.audit.stretch_pool import open_pool
 from proxy.audit.verify import Evidence, verify
+from proxy.core.event import Filter, LogEntry, link, start
 from proxy.store.sqlite import STORE_FILE
 from proxy.system.package_data import sql_dir
 from tests.support.postgres import CONFIGURATION, Postgres

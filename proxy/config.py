@@ -24,6 +24,7 @@ from pydantic import (
     model_validator,
 )
 
+from proxy.core.secret_variables import SECRET_VARIABLES
 from proxy.errors import ConfigError
 from proxy.sinks.any_sink import AnySink  # noqa: TC001  pydantic reads annotations when it runs
 from proxy.sinks.settings import distinct, parse_sinks
@@ -35,13 +36,6 @@ if TYPE_CHECKING:
 
 ENV_PREFIX = "INTERLOCK_"
 CONFIG_ENV = "INTERLOCK_CONFIG"
-COMMIT_SECRET = "INTERLOCK_COMMIT_SECRET"  # noqa: S105  a variable's name
-SAMPLER_KEY = "INTERLOCK_SAMPLER_KEY"
-OPERATOR_TOKEN_ENV = "INTERLOCK_OPERATOR_TOKEN"  # noqa: S105  a variable's name
-AGENT_TOKEN_ENV = "INTERLOCK_AGENT_TOKEN"  # noqa: S105
-KEK_ENV = "INTERLOCK_KEK"
-# Secrets come from these variables only: a flag shows in `ps`, and the settings file and `config show` are not secret.
-SECRET_VARIABLES = frozenset({COMMIT_SECRET, SAMPLER_KEY, OPERATOR_TOKEN_ENV, AGENT_TOKEN_ENV, KEK_ENV})
 # Orchestrators pass secrets as files; a variable is visible in /proc and to every child process.
 DATABASE_URL_FILE = "INTERLOCK_DATABASE_URL_FILE"
 AGENT_TOKEN_FILE = "INTERLOCK_AGENT_TOKEN_FILE"  # noqa: S105  a variable's name
@@ -74,6 +68,12 @@ def _base_url(value: str) -> str:
     if _BASE_URL.fullmatch(value):
         return value.rstrip("/")
     raise ValueError("write the URL before /chat/completions, such as https://llm.example.com/v1")
+
+
+def _log_url(value: str) -> str:
+    if _BASE_URL.fullmatch(value):
+        return value.rstrip("/")
+    raise ValueError("write the URL before /api/v1, such as https://rekor.sigstore.dev")
 
 
 def _console_url(value: str) -> str:
@@ -264,6 +264,11 @@ class Settings(BaseModel):
         (), description="Second places for signed checkpoints: files, folders (ending in /) or URLs of other Postgres."
     )
     checkpoint_seconds: Seconds = Field(30, description="Seconds between signed checkpoints while events arrive.")
+    transparency_log: Annotated[str, AfterValidator(_log_url)] | None = Field(
+        None, description="URL of a transparency log that speaks Rekor's API, which checkpoints are posted to."
+    )
+    transparency_key: UserPath | None = Field(None, description="PEM file with that log's public key.")
+    transparency_seconds: Seconds = Field(600, description="Seconds between two posted checkpoints of one writer.")
     sinks: Annotated[tuple[AnySink, ...], BeforeValidator(parse_sinks), AfterValidator(distinct)] = Field(
         (), description="Where the trail goes beside the store: a list, each with its kind (docs/sinks.md)."
     )
@@ -304,6 +309,10 @@ class Settings(BaseModel):
         """The profile's file, where it counts beside a policy of one's own."""
         own = None if self.profile is None else profile_file(self.profile)
         return () if own is None or own == self.policy else (own,)
+
+    @property
+    def commit_keys_file(self) -> Path:
+        return self.commit_keys or self.state_dir / "keys" / "commit-keys.json"
 
     @property
     def listen_address(self) -> tuple[str, int]:

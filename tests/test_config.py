@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from proxy.config import SECRET_VARIABLES, Settings, load_settings
+from proxy.config import Settings, load_settings
+from proxy.core.secret_variables import SECRET_VARIABLES
 from proxy.errors import ConfigError
 
 

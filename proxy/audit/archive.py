@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from proxy.audit.chain_reader import START, ChainedEvent, event_id
 from proxy.audit.checkpoints import Signed
-from proxy.audit.event import Head
-from proxy.audit.event_columns import PoisonError, columns
+from proxy.core.event import Head
+from proxy.core.event_columns import PoisonError, columns
 from proxy.errors import AuditUnavailableError, ConfigError
 from proxy.sinks.parquet_files import ParquetFile, ParquetFolder, decode
 from proxy.sinks.role import SinkError
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from proxy.audit.chain_reader import Position, StoreChains
-    from proxy.audit.event import LogEntry
     from proxy.audit.verify import Evidence
+    from proxy.core.event import LogEntry
 
 EVENTS = 100_000  # in a file at most
 CHARACTERS = 64 << 20

@@ -12,6 +12,7 @@ import apsw
 
 from proxy.audit import local_log_sql, log_sinks
 from proxy.audit.local_log_files import log_files, log_states, open_reader
+from proxy.audit.transparency import read_problem
 from proxy.errors import AuditUnavailableError, StoreUnavailableError
 
 if TYPE_CHECKING:
@@ -58,13 +59,14 @@ class Backlog:
     rejected: int
     problems: tuple[str, ...]
     sinks: tuple[SinkBacklog, ...] = ()
+    transparency_problem: str | None = None  # why the transparency log takes no checkpoints
 
 
 def read_backlog(state_dir: Path, now: float) -> Backlog:
     """Return the backlog of a state folder; a log that cannot be read is a problem in it, not an error."""
     try:
         backlog = sum_up(log_states(state_dir), now)
-        return replace(backlog, sinks=read_sinks(state_dir, now))
+        return replace(backlog, sinks=read_sinks(state_dir, now), transparency_problem=read_problem(state_dir, now))
     except AuditUnavailableError as error:
         return Backlog(0, None, 0, (str(error),))
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import apsw
 
 from proxy.audit import local_log_sql
-from proxy.audit.event import Head, LogEntry
-from proxy.audit.event_columns import FLAGS, MAX_NAME, NUMBERS, TEXTS, VALUES, PoisonError, readable
 from proxy.audit.local_log_files import log_states, open_reader
+from proxy.core.event import Head, LogEntry
+from proxy.core.event_columns import FLAGS, MAX_NAME, NUMBERS, TEXTS, VALUES, PoisonError, readable
 from proxy.errors import ConfigError
 from proxy.store.queries import Queries
 

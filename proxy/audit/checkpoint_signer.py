@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from proxy.audit.checkpoint_places import CheckpointPlace
-    from proxy.audit.event import Head
     from proxy.audit.signing_keys import PublicKey
+    from proxy.core.event import Head
 
 log = structlog.get_logger("interlock.checkpoints")
 

@@ -19,7 +19,7 @@ import re
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from proxy.audit.event import Head
+from proxy.core.event import Head
 from proxy.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from proxy.audit.signing_keys import AuditKeys, PublicKey
 
 CHECKPOINT_FILE = "checkpoints/checkpoints.jsonl"  # below the state folder
-MAX_LINE = 4096  # far more than one takes
+BLOCK = 4096
 _FORM = re.compile(r"(head|pruned|rejected) [^\s]{1,200} (0|[1-9]\d{0,18}) [0-9a-f]{64} \d{1,12}\.\d{6} [0-9a-f]{16}")
 
 type Kind = Literal["head", "pruned", "rejected"]
@@ -100,9 +100,13 @@ def append_lines(path: Path, lines: Sequence[str]) -> None:
 
 def _cut_to_lines(handle: int) -> int:
     """Cut off what a crash left of a last line; return where the file ends."""
-    end = os.lseek(handle, 0, os.SEEK_END)
-    tail = os.pread(handle, MAX_LINE, max(0, end - MAX_LINE))
-    whole = end - len(tail) + tail.rfind(b"\n") + 1
+    end = whole = os.lseek(handle, 0, os.SEEK_END)
+    while whole:
+        start = max(0, whole - BLOCK)
+        if found := os.pread(handle, whole - start, start).rfind(b"\n") + 1:
+            whole = start + found
+            break
+        whole = start
     if whole < end:
         os.ftruncate(handle, whole)
     return whole

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import uuid_utils
 
-from proxy.audit.event_columns import COLUMNS, VALUES
+from proxy.core.event_columns import COLUMNS, VALUES
 from proxy.core.json_codec import encode_canonical, encode_fast, encode_json, is_heavy
 from proxy.core.model import AS_RECORDED, AuditEvent
 

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from proxy.audit.call_event import CallEvent, call_event
-from proxy.audit.event import (
+from proxy.core.event import (
     CallRecord,
     Cursor,
     DayStats,
@@ -23,7 +23,7 @@ from proxy.audit.event import (
     ToolStats,
     Written,
 )
-from proxy.audit.event_columns import MAX_NAME, PoisonError, claim_path, clean, time_of
+from proxy.core.event_columns import MAX_NAME, PoisonError, claim_path, clean, time_of
 from proxy.errors import StoreRefusedError
 
 if TYPE_CHECKING:

@@ -6,17 +6,17 @@ import datetime as dt
 import json
 from typing import TYPE_CHECKING, Any
 
-from proxy.audit.event_columns import encoded, is_index, readable, segments
 from proxy.audit.event_store import MOST_ROWS, Conditions, Events, Read
 from proxy.audit.event_sums import MOST_HOURS, add_stats, by_hours, cut_to, edges, whole_hours
 from proxy.audit.event_sums import MOST_ROWS as MOST_OF_PART
+from proxy.core.event_columns import encoded, is_index, readable, segments
 from proxy.errors import StoreRefusedError
 from proxy.store.queries import Queries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from proxy.audit.event import Filter, Head, LogEntry, Stats
+    from proxy.core.event import Filter, Head, LogEntry, Stats
     from proxy.store.database import Transaction
 
 DAYS_AHEAD = 14

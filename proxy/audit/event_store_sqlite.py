@@ -7,14 +7,14 @@ import json
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from proxy.audit.event_columns import COLUMNS, MAX_INTEGER, columns, encoded, is_index, segments
 from proxy.audit.event_store import Conditions, Events, Read
+from proxy.core.event_columns import COLUMNS, MAX_INTEGER, columns, encoded, is_index, segments
 from proxy.store.queries import Queries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from proxy.audit.event import Head, LogEntry
+    from proxy.core.event import Head, LogEntry
     from proxy.store.database import Transaction
 
 PRUNE_ROWS = 5000

@@ -11,7 +11,7 @@ import math
 import operator
 from typing import TYPE_CHECKING, Any
 
-from proxy.audit.event import DayStats, DenialStats, Filter, SecretStats, Stats, ToolStats
+from proxy.core.event import DayStats, DenialStats, Filter, SecretStats, Stats, ToolStats
 from proxy.store.queries import Queries
 
 if TYPE_CHECKING:

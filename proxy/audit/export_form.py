@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from proxy.audit.event_schema import StoredEvent
 
 if TYPE_CHECKING:
-    from proxy.audit.event import LogEntry
+    from proxy.core.event import LogEntry
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")

@@ -34,7 +34,7 @@ from proxy.audit import local_log_sql
 from proxy.audit.commit_pace import CommitPace
 from proxy.audit.decision_log import log_decisions
 from proxy.audit.encoder import Encoder
-from proxy.audit.event import Head, LogEntry
+from proxy.core.event import Head, LogEntry
 from proxy.errors import AuditUnavailableError
 from proxy.system.package_data import version
 from proxy.system.secret_files import room_hint

@@ -15,7 +15,7 @@ import apsw
 import uuid_utils
 
 from proxy.audit import log_sinks
-from proxy.audit.event import Head, LogEntry, link, start
+from proxy.core.event import Head, LogEntry, link, start
 from proxy.store.queries import Queries
 from proxy.store.wal import use_wal
 from proxy.system.package_data import sql_dir

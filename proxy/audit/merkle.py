@@ -44,3 +44,21 @@ def inclusion_proof(leaves: Sequence[bytes], index: int) -> list[bytes]:
             proof.append(level[beside])
         index //= 2
     return proof
+
+
+def root_from_proof(leaf: bytes, index: int, size: int, proof: Sequence[bytes]) -> bytes:
+    """Return the root that a proof leads to. Raises ValueError for a proof of another length, or no such leaf."""
+    if not 0 <= index < size:
+        raise ValueError(f"there is no leaf {index} among {size}")
+    rest, last, found = list(proof), size - 1, leaf
+    while last:
+        if index % 2 or index < last:
+            if not rest:
+                raise ValueError("the proof is too short")
+            beside = rest.pop(0)
+            pair = beside + found if index % 2 else found + beside
+            found = sha256(b"\1" + pair).digest()
+        index, last = index // 2, last // 2
+    if rest:
+        raise ValueError("the proof is too long")
+    return found

@@ -17,6 +17,7 @@ from proxy.audit.local_log_files import worker_log
 from proxy.audit.open_events import open_events
 from proxy.audit.shipper import Route, ShippingThread
 from proxy.audit.sink_feed import FeedRoute, SinkPlan, open_feed
+from proxy.audit.transparency_feed import open_transparency
 from proxy.core.ids import new_id
 from proxy.core.model import AuditEvent
 from proxy.errors import AuditUnavailableError
@@ -56,6 +57,7 @@ class AuditPipeline:
         self._log = own
         self.sink: EventSink = own if settings.on_audit_failure == "refuse" else LenientSink(own)
         signer = open_signer(settings)
+        self._transparency = open_transparency(settings) if lead else None
         self._watch = Watch(signer, lambda: own.head, settings.checkpoint_seconds)
         route = Route(
             state_dir=settings.state_dir,
@@ -90,6 +92,8 @@ class AuditPipeline:
 
     def close(self) -> None:
         """Write what is queued, sign the end, and ship what a short time allows."""
+        if self._transparency is not None:
+            self._transparency.stop()
         self._shipping.stop()  # before the log is closed, whose thread deletes for it
         if self._sinks is not None:
             self._sinks.stop()

@@ -19,7 +19,7 @@ import apsw
 import orjson
 
 from proxy.audit.chain_reader import CLOSE, COMPARED, wrong_column
-from proxy.audit.event_columns import FLAGS, NUMBERS, TEXTS, VALUES
+from proxy.core.event_columns import FLAGS, NUMBERS, TEXTS, VALUES
 from proxy.errors import StoreUnavailableError
 from proxy.store.open_store import copy_out
 from proxy.store.queries import Queries

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from proxy.audit import local_log_sql
 from proxy.audit.chain_reader import START, AllChains, Chains, LogChains, StoreChains
-from proxy.audit.event import CallRecord, Cursor, Filter, LogEntry, Stats
 from proxy.audit.event_sums import add_stats
 from proxy.audit.local_log_files import log_files, open_reader, read_logs
 from proxy.audit.open_events import EVENTS_TIMEOUT, open_events
+from proxy.core.event import CallRecord, Cursor, Filter, LogEntry, Stats
 from proxy.errors import StoreUnavailableError
 from proxy.store.open_store import store_exists
 

@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from proxy.audit.checkpoints import append_lines, read_lines
-from proxy.audit.event import Head, link, start
 from proxy.audit.merkle import inclusion_proof, leaf_hash, root_hash
+from proxy.core.event import Head, link, start
 from proxy.errors import AuditUnavailableError, ConfigError
 from proxy.store.queries import Queries
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from proxy.audit.checkpoints import Signed
-    from proxy.audit.event import LogEntry
     from proxy.audit.event_store import Events
     from proxy.audit.signing_keys import AuditKeys, PublicKey
+    from proxy.core.event import LogEntry
 
 SQL = Queries("chain")
 TREE_FILE = "checkpoints/trees.jsonl"  # below the state folder

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from proxy.audit.checkpoint_signer import CheckpointSigner
     from proxy.audit.checkpoints import Signed
-    from proxy.audit.event import Head
     from proxy.audit.event_store import Events
+    from proxy.core.event import Head
 
 DAY = 86_400.0
 

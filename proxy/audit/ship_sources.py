@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     import apsw
 
-    from proxy.audit.event import Head, LogEntry
     from proxy.audit.local_log import LocalLog
+    from proxy.core.event import Head, LogEntry
 
 MAX_BYTES = 1 << 40  # no bound: a log that was left behind is only emptied, and may be over this process's bound
 RECENT_EVENTS = 8000  # what a busy worker writes between two rounds of its shipper

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
-import threading
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,10 +16,12 @@ from typing import TYPE_CHECKING, Any
 import apsw
 import structlog
 
-from proxy.audit.event import Head, LogEntry, Written
+from proxy.audit import log_thread
+from proxy.audit.log_thread import LogThread, Retries, rest, work_until
 from proxy.audit.retention import DAY, prune
 from proxy.audit.ship_sources import LogSource, OwnSource, left_behind, others
 from proxy.audit.writers import Registrar, RestoredError
+from proxy.core.event import Head, LogEntry, Written
 from proxy.errors import InterlockError
 
 if TYPE_CHECKING:
@@ -42,9 +42,6 @@ LEFT_SECONDS = 10.0
 UPKEEP_SECONDS = 3600.0
 UPKEEP_AGAIN_SECONDS = 60.0
 SUM_SECONDS = 60.0
-FIRST_PAUSE = 0.5
-LONGEST_PAUSE = 30.0
-LAST_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +68,7 @@ class Shipper:
         self._registrar = Registrar(store, signer, route.registry)
         self._looked = self._upkeep_at = float("-inf")
         self._sum_at = time.monotonic() + SUM_SECONDS
-        self._pause = FIRST_PAUSE
-        self._problem: str | None = None
+        self._retries = Retries()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Ship until `stop` is set. Never raises: what fails is noted and tried again, less and less often."""
@@ -86,8 +82,7 @@ class Shipper:
                 # A commit costs the same for few events as for many, so wait for more. A round ends where the log was
                 # empty, or at MOST events: only then there are more already.
                 pause = 0.0 if moved >= MOST else IDLE_SECONDS
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), pause)
+            await rest(stop, pause)
 
     async def round(self) -> int:
         """Ship what this process's log has, and every LEFT_SECONDS what others left; return how many events."""
@@ -186,19 +181,15 @@ class Shipper:
 
     def _failed(self, error: Exception) -> float:
         problem = f"{type(error).__name__}: {error}"
-        if problem != self._problem:
-            self._problem = problem
+        if self._retries.failed(problem):
             log.error("events cannot be shipped to the store; they stay in the local log", error=problem)
             self._note(problem)
-        pause = self._pause * random.uniform(0.5, 1.0)  # noqa: S311  jitter, so that replicas do not come all at once
-        self._pause = min(LONGEST_PAUSE, self._pause * 2)
-        return pause
+        return self._retries.pause()
 
     def _worked(self) -> None:
-        if self._problem is not None:
+        if self._retries.worked():
             log.warning("events are shipped to the store again")
             self._note(None)
-        self._problem, self._pause = None, FIRST_PAUSE
 
     def _note(self, problem: str | None) -> None:
         if self.own is not None:
@@ -226,56 +217,28 @@ def _seq(entry: LogEntry) -> int:
     return entry.seq
 
 
-class ShippingThread:
-    """A shipper for as long as a process writes to its log: `stop` it, close the log, then let it `finish`."""
+class ShippingThread(LogThread):
+    """A shipper for as long as a process writes to its log."""
 
     def __init__(self, route: Route, open_store: Callable[[], Events], signer: CheckpointSigner, own: LocalLog) -> None:
         self._route = route
         self._open_store = open_store
         self._signer = signer
         self._log = own
-        self._loop = asyncio.new_event_loop()
-        self._stop = asyncio.Event()
-        self._finish = asyncio.Event()
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._work, name="audit-shipper", daemon=True)
-        self._thread.start()
+        super().__init__("audit-shipper")
 
-    def stop(self) -> None:
-        """End shipping, so that the log can be closed."""
-        self._set(self._stop)
-        self._stopped.wait(2 * LAST_SECONDS)
-
-    def finish(self) -> None:
-        """Ship what is left, as far as LAST_SECONDS allow; the next start ships the rest."""
-        self._set(self._finish)
-        self._thread.join(2 * LAST_SECONDS)
-
-    def _set(self, event: asyncio.Event) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop has ended by itself
-            self._loop.call_soon_threadsafe(event.set)
-
-    def _work(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        try:
-            self._loop.run_until_complete(self._ship())
-        except Exception as error:
-            log.exception("the shipper ended; events stay in the local log", error=str(error))
-        finally:
-            self._stopped.set()
-            self._loop.close()
-
-    async def _ship(self) -> None:
+    async def run(self) -> None:
+        """Ship the log, and once it is closed what is left, as far as LAST_SECONDS allow."""
         store, own = self._open_store(), await self._take_log()
         shipper = Shipper(self._route, store, self._signer, own)
         try:
             if own is not None:
-                await _until(self._stop, shipper.run(self._stop))
+                await work_until(self._stop, shipper.run(self._stop))
                 own.connection.close()
                 shipper.own = None
             self._stopped.set()
             await self._finish.wait()
-            async with asyncio.timeout(LAST_SECONDS):
+            async with asyncio.timeout(log_thread.LAST_SECONDS):
                 await shipper.move_left()
         except Exception as error:  # noqa: BLE001  whatever it is, another process moves them later
             log.warning("events stay in the local log until another start", error=str(error))
@@ -289,15 +252,5 @@ class ShippingThread:
                 return OwnSource(self._log, self._route.destination)
             except apsw.Error as error:
                 log.warning("the local log cannot be opened for shipping; it is tried again", error=str(error))
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._stop.wait(), FIRST_PAUSE)
+                await rest(self._stop, log_thread.FIRST_PAUSE)
         return None
-
-
-async def _until(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
-    """Run `work`, which ends by itself once `stop` is set; cancel it where that takes longer than LAST_SECONDS."""
-    working = asyncio.create_task(work)
-    await stop.wait()
-    await asyncio.wait({working}, timeout=LAST_SECONDS)
-    working.cancel()
-    await asyncio.gather(working, return_exceptions=True)

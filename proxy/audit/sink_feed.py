@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
-import threading
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -17,6 +15,8 @@ from typing import TYPE_CHECKING
 import apsw
 import structlog
 
+from proxy.audit import log_thread
+from proxy.audit.log_thread import LogThread, Retries, rest, work_until
 from proxy.audit.ship_sources import others
 from proxy.audit.sink_sources import SinkSource, forget_others, left_for_sink, own_source, register
 from proxy.core.ids import new_id
@@ -27,18 +27,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from proxy.audit.event import LogEntry
     from proxy.audit.local_log import LocalLog
+    from proxy.core.event import LogEntry
     from proxy.sinks.role import Sink
 
 log = structlog.get_logger("interlock.sinks")
 
 IDLE_SECONDS = 1.0
 LEFT_SECONDS = 10.0
-FIRST_PAUSE = 0.5
-LONGEST_PAUSE = 30.0
 WRITE_SECONDS = 60.0  # a sink that does not answer for so long has failed
-LAST_SECONDS = 3.0
 CLOSE_SECONDS = 1.0
 MAX_ERROR = 500
 
@@ -69,8 +66,7 @@ class SinkFeed:
         self._route = route
         self._tell = tell
         self._sink: Sink | None = None
-        self._pause = FIRST_PAUSE
-        self._problem: str | None = None
+        self._retries = Retries()
         self._looked = float("-inf")
         self._waits_since: float | None = None  # since when a batch that is not full waits for more
 
@@ -83,8 +79,7 @@ class SinkFeed:
                 pause = self._failed(error)
             else:
                 self._worked()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), pause)
+            await rest(stop, pause)
 
     async def round(self) -> bool:
         """Give the sink one batch of this process's log, and at times what others left; return whether more waits."""
@@ -155,19 +150,15 @@ class SinkFeed:
 
     def _failed(self, error: Exception) -> float:
         problem = f"{type(error).__name__}: {error}"[:MAX_ERROR]
-        if problem != self._problem:
-            self._problem = problem
+        if self._retries.failed(problem):
             log.error("a sink does not take events; they wait in the local log", sink=self.plan.name, error=problem)
             self._note(problem)
-        pause = self._pause * random.uniform(0.5, 1.0)  # noqa: S311  jitter, so that replicas do not come all at once
-        self._pause = min(LONGEST_PAUSE, self._pause * 2)
-        return pause
+        return self._retries.pause()
 
     def _worked(self) -> None:
-        if self._problem is not None:
+        if self._retries.worked():
             log.warning("a sink takes events again", sink=self.plan.name)
             self._note(None)
-        self._problem, self._pause = None, FIRST_PAUSE
 
     def _note(self, problem: str | None) -> None:
         if self.own is not None:
@@ -175,50 +166,21 @@ class SinkFeed:
                 self.own.note(problem)
 
 
-class SinkThread:
-    """The sinks for as long as a process writes to its log: `stop` it, close the log, then let it `finish`."""
+class SinkThread(LogThread):
+    """The sinks for as long as a process writes to its log."""
 
     def __init__(self, plans: Sequence[SinkPlan], route: FeedRoute, own: LocalLog) -> None:
         self._log = own
-        self._route = route
-        self._loop = asyncio.new_event_loop()
-        self._stop = asyncio.Event()
-        self._finish = asyncio.Event()
-        self._stopped = threading.Event()
         self._feeds = [SinkFeed(plan, route, own.record_later) for plan in plans]
-        self._thread = threading.Thread(target=self._work, name="audit-sinks", daemon=True)
-        self._thread.start()
+        super().__init__("audit-sinks")
 
-    def stop(self) -> None:
-        """End feeding, so that the log can be closed."""
-        self._set(self._stop)
-        self._stopped.wait(2 * LAST_SECONDS)
-
-    def finish(self) -> None:
-        """Give the sinks what is left, as far as LAST_SECONDS allow; the next start gives them the rest."""
-        self._set(self._finish)
-        self._thread.join(2 * LAST_SECONDS)
-
-    def _set(self, event: asyncio.Event) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop has ended by itself
-            self._loop.call_soon_threadsafe(event.set)
-
-    def _work(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        try:
-            self._loop.run_until_complete(self._feed())
-        except Exception as error:
-            log.exception("the sinks are fed no more; events stay in the local log", error=str(error))
-        finally:
-            self._stopped.set()
-            self._loop.close()
-
-    async def _feed(self) -> None:
+    async def run(self) -> None:
+        """Feed the sinks, and once the log is closed give them what is left, as far as LAST_SECONDS allow."""
         await asyncio.gather(*(self._feed_one(feed) for feed in self._feeds))
         self._stopped.set()
         await self._finish.wait()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LAST_SECONDS):
+            async with asyncio.timeout(log_thread.LAST_SECONDS):
                 # One after the other: each locks the log, and the lock of one keeps the others out.
                 for feed in self._feeds:
                     with contextlib.suppress(Exception):  # the next start goes on from its position
@@ -232,13 +194,8 @@ class SinkThread:
                 feed.own = own_source(feed.plan.name, self._log)
             except apsw.Error as error:
                 log.warning("the local log cannot be opened for a sink; it is tried again", error=str(error))
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._stop.wait(), FIRST_PAUSE)
-        work = asyncio.create_task(feed.run(self._stop))
-        await self._stop.wait()
-        await asyncio.wait({work}, timeout=LAST_SECONDS)
-        work.cancel()
-        await asyncio.gather(work, return_exceptions=True)
+                await rest(self._stop, log_thread.FIRST_PAUSE)
+        await work_until(self._stop, feed.run(self._stop))
         if feed.own is not None:
             feed.own.close()
             feed.own = None
@@ -266,7 +223,7 @@ def _seq(entry: LogEntry) -> int:
 
 
 def _event_id(entry: LogEntry) -> str | None:
-    from proxy.audit.event_columns import PoisonError, columns  # noqa: PLC0415  rarely needed
+    from proxy.core.event_columns import PoisonError, columns  # noqa: PLC0415  rarely needed
 
     try:
         return str(columns(entry.body)[0])

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     import apsw
 
-    from proxy.audit.event import LogEntry
     from proxy.audit.local_log import LocalLog
     from proxy.audit.log_sinks import Gap
+    from proxy.core.event import LogEntry
 
 
 class SinkSource:

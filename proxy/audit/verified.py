@@ -9,8 +9,8 @@ import time
 from typing import TYPE_CHECKING
 
 from proxy.audit.checkpoints import Checkpoint, parse, read_lines, sign
-from proxy.audit.event import Head
 from proxy.audit.signing_keys import AuditKeys
+from proxy.core.event import Head
 from proxy.system.secret_files import write_private
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from proxy.audit.chain_reader import START, ChainedEvent, Chains, behind
 from proxy.audit.checkpoints import Signed
-from proxy.audit.event import Head, LogEntry, link, start
 from proxy.audit.writers import KEY, REGISTRY
+from proxy.core.event import Head, LogEntry, link, start
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence

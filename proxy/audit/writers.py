@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from proxy.audit.checkpoints import Checkpoint, parse
-from proxy.audit.event import Head, link, start
 from proxy.audit.signing_keys import PublicKey
+from proxy.core.event import Head, link, start
 from proxy.errors import AuditUnavailableError, InterlockError
 from proxy.store.queries import Queries
 

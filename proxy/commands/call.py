@@ -13,12 +13,12 @@ from rich.text import Text
 from typer.core import TyperCommand
 
 from proxy.agent.call_arguments import read_arguments
-from proxy.audit.event import CallRecord, Filter
 from proxy.audit.reader import open_audit
 from proxy.commands.options import AsJson, takes
 from proxy.commands.proxy_address import EndpointOptions, Up, endpoint, find_running
 from proxy.commands.terminal import format_json, print_note, print_table, printable, printable_lines, stdout_console
 from proxy.config import Settings, load_settings
+from proxy.core.event import CallRecord, Filter
 from proxy.errors import ConfigError, InterlockError
 from proxy.wire.refusal_messages import DENIAL_META
 

@@ -89,6 +89,7 @@ def _proxy_checks(settings: Settings, environ: Mapping[str, str]) -> list[tuple[
         ("environment", lambda: network.environment(settings, running, environ)),
         ("audit log", lambda: audit.backlog(settings)),
         ("checkpoints", lambda: audit.checkpoints(settings)),
+        ("transparency log", lambda: audit.transparency(settings)),
         ("database", lambda: audit.database(settings)),
         ("sinks", lambda: sinks.reached(settings)),
         *([("fleet", lambda: fleet.replicas(settings, environ))] if settings.postgres else []),

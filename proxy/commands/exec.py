@@ -12,12 +12,12 @@ from typing import Annotated, NoReturn
 import typer
 
 from proxy.agent.env import change, through_proxy
-from proxy.audit.event import Filter
 from proxy.audit.reader import open_audit
 from proxy.commands.options import takes
 from proxy.commands.proxy_address import NOT_STARTED, EndpointOptions, FoundProxy, Up, endpoint, find_running
 from proxy.commands.terminal import count, format_json, print_error
 from proxy.config import Settings
+from proxy.core.event import Filter
 from proxy.errors import InterlockError, StartError
 from proxy.sandbox.process_reaper import PR_SET_PDEATHSIG, RESTORED, prctl, start_code
 from proxy.sandbox.server_process import Launch, plan_launch

@@ -29,7 +29,7 @@ def _keys(
 ) -> CommitKeys:
     flags = {"state_dir": state_dir, "commit_keys": commit_keys, "database_url": database_url}
     settings = load_settings(flags, config_file=config).settings
-    keys = open_keys(settings, os.environ)
+    keys = open_keys(settings.commit_keys_file, os.environ)
     fleet = find_fleet(settings) if isinstance(keys, KeyFile) else None
     if fleet is None or not isinstance(keys, KeyFile):
         return keys

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from proxy.audit.event import Filter
 from proxy.commands.options import AsJson, takes, trail_settings
 from proxy.commands.replay import recorded_events
 from proxy.commands.terminal import count, print_json_lines
 from proxy.commands.time_format import parse_age
 from proxy.config import Settings
+from proxy.core.event import Filter
 from proxy.errors import PolicyError
 from proxy.policy.load import load_sources
 from proxy.policy_learning.policy_text import policy_text

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from proxy.audit.event import Filter
 from proxy.commands.replay import recorded_events, show_replay
 from proxy.commands.terminal import format_json, print_json_lines, printable_lines
+from proxy.core.event import Filter
 from proxy.policy.load import compile_sources
 from proxy.policy.replay import replay as decide_again
 from proxy.policy_learning.widening import Verdict, find_widening

@@ -10,7 +10,6 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from proxy.audit.event import Filter
 from proxy.commands.options import AsJson, takes, trail_settings
 from proxy.commands.policy_tests import run_all_tests
 from proxy.commands.publishing import (
@@ -26,6 +25,7 @@ from proxy.commands.replay import recorded_events, show_replay
 from proxy.commands.terminal import count, print_json_lines, print_note, printable
 from proxy.commands.time_format import parse_age
 from proxy.config import Settings
+from proxy.core.event import Filter
 from proxy.core.rollout import ReplicaState
 from proxy.errors import ConfigError, InterlockError, PolicyError
 from proxy.policy.replay import Replay

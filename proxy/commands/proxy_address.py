@@ -15,7 +15,8 @@ import typer
 
 from proxy.agent.env import NODE_OPTIONS, ProxyEndpoint, proxy_url
 from proxy.commands.options import ConfigFile, StateDir
-from proxy.config import AGENT_TOKEN_ENV, Settings, load_settings
+from proxy.config import Settings, load_settings
+from proxy.core.secret_variables import AGENT_TOKEN_ENV
 from proxy.errors import ConfigError
 from proxy.identity.ca import Authority
 from proxy.identity.token_file import AgentTokens

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from proxy.audit.event import Filter
 from proxy.audit.reader import open_audit
 from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, trail_settings
 from proxy.commands.terminal import LineTable, count, print_json_lines, printable, short_id
 from proxy.commands.time_format import format_time, parse_age
+from proxy.core.event import Filter
 from proxy.policy.load import load_policy
 from proxy.policy.replay import ChangedDecision, Replay
 from proxy.policy.replay import replay as decide_again

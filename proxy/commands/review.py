@@ -10,9 +10,10 @@ from pathlib import Path
 
 from proxy.admin_api.client import RemoteReview
 from proxy.audit.restored import open_daemon_log
-from proxy.config import OPERATOR_TOKEN_ENV, Settings
+from proxy.config import Settings
 from proxy.core.approvals import NextCalls, Operator
 from proxy.core.model import JsonObject
+from proxy.core.secret_variables import OPERATOR_TOKEN_ENV
 from proxy.errors import ConfigError
 from proxy.identity.token_file import OperatorTokens, read_token
 from proxy.store.open_store import open_store

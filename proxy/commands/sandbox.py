@@ -187,8 +187,8 @@ def _from_trail(
 
 
 async def _observed(settings: Settings, server: str, since: float | None) -> list[dict[str, Any]]:
-    from proxy.audit.event import Filter  # noqa: PLC0415
     from proxy.audit.reader import open_audit  # noqa: PLC0415
+    from proxy.core.event import Filter  # noqa: PLC0415
 
     found: list[dict[str, Any]] = []
     tools: dict[str, str] = {}

@@ -118,6 +118,8 @@ def _problems(running: RunningProxy | None, audit: Backlog) -> Iterator[tuple[st
         yield "REJECTED", f"{refused}, which {'was' if audit.rejected == 1 else 'were'} set aside."
     for problem in audit.problems:
         yield "AUDIT PROBLEM", problem
+    if audit.transparency_problem is not None:
+        yield "TRANSPARENCY LOG", audit.transparency_problem
     for sink in audit.sinks:
         if sink.problem is not None:
             yield "SINK PROBLEM", f"{sink.name}: {sink.problem}"

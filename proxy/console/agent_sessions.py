@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from proxy.audit.call_event import CallEvent
-    from proxy.audit.event import CallRecord
+    from proxy.core.event import CallRecord
 
 NO_NAME: Final = "(none)"
 

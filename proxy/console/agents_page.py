@@ -7,7 +7,6 @@ import time
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlencode
 
-from proxy.audit.event import Filter
 from proxy.console.agent_sessions import NO_NAME, agents, sessions
 from proxy.console.charts import stacked_columns
 from proxy.console.context import NavEntry, action, view
@@ -15,6 +14,7 @@ from proxy.console.login_page import see_other
 from proxy.console.overview_page import SAMPLE, SPANS, read_span
 from proxy.console.security import RefusedError
 from proxy.core.approvals import Role
+from proxy.core.event import Filter
 from proxy.errors import ConfigError
 from proxy.identity.token_file import AgentTokens
 

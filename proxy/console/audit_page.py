@@ -14,7 +14,6 @@ from starlette.responses import Response, StreamingResponse
 
 from proxy.audit.backlog import read_backlog
 from proxy.audit.checkpoints import Checkpoint
-from proxy.audit.event import Filter
 from proxy.audit.export_form import COLUMNS, csv_cells, exported
 from proxy.audit.pipeline import checkpoint_file, destination
 from proxy.audit.signed_checkpoints import last_checkpoints, valid_checkpoints
@@ -26,6 +25,7 @@ from proxy.console.login_page import see_other
 from proxy.console.security import NO_STORE, RefusedError
 from proxy.console.verification import Verification
 from proxy.core.approvals import Role
+from proxy.core.event import Filter
 from proxy.core.ids import new_id
 from proxy.core.model import AuditEvent
 
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.routing import Route
 
-    from proxy.audit.event import LogEntry
     from proxy.audit.reader import AuditReader
     from proxy.console.context import Console
+    from proxy.core.event import LogEntry
 
 FORMS: Final = {"jsonl": "application/x-ndjson", "csv": "text/csv; charset=utf-8"}
 MAX_LISTED: Final = 12

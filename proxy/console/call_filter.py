@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
 
-from proxy.audit.event import Cursor, Filter
 from proxy.console.security import RefusedError
+from proxy.core.event import Cursor, Filter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,7 +6,6 @@ import asyncio
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy.audit.event import Filter
 from proxy.console.call_rows import row_of_event
 from proxy.console.context import action, view
 from proxy.console.draft_replay import MAX_DRAFT, try_draft
@@ -14,6 +13,7 @@ from proxy.console.rule_draft import ACTIONS, rule_from_call, suggested_action
 from proxy.console.security import RefusedError
 from proxy.console.timeline import timeline
 from proxy.core.approvals import Role
+from proxy.core.event import Filter
 from proxy.errors import ReviewError, StoreUnavailableError
 from proxy.policy.explain import explain
 from proxy.policy.replay import recorded_call, rests_on_masks

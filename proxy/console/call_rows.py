@@ -13,7 +13,7 @@ from proxy.console.text import preview, visible
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from proxy.audit.event import CallRecord
+    from proxy.core.event import CallRecord
 
 _NAMES = ("agent", "server", "tool", "reason", "rule", "outcome")
 LABELS = {"allow": "allowed", "deny": "denied", "propose": "proposed"}

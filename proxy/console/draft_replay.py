@@ -18,7 +18,7 @@ from proxy.redact import builtin
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from proxy.audit.event import CallRecord
+    from proxy.core.event import CallRecord
     from proxy.policy.lint import Remark
     from proxy.policy.replay import Replay
     from proxy.policy.rule_tests import TestResult

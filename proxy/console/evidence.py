@@ -6,15 +6,15 @@ import datetime as dt
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy.audit.event import link, start
 from proxy.audit.export_form import exported
+from proxy.core.event import link, start
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from proxy.audit.checkpoints import Checkpoint
-    from proxy.audit.event import LogEntry
     from proxy.audit.signing_keys import PublicKey
+    from proxy.core.event import LogEntry
 
 HOW: Final = """\
 1. An event: its link is SHA-256(before, as bytes || seq as 8 bytes, big-endian || body as UTF-8), in hex. Compute it

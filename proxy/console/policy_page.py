@@ -11,7 +11,6 @@ from urllib.parse import urlencode
 
 from starlette.responses import JSONResponse, Response
 
-from proxy.audit.event import Filter
 from proxy.console.context import NavEntry, action, view
 from proxy.console.draft_replay import DraftResult, try_file
 from proxy.console.login_page import see_other
@@ -31,6 +30,7 @@ from proxy.console.pushed_history import pushed_steps
 from proxy.console.schema_completion import completion_table
 from proxy.console.security import RefusedError
 from proxy.core.approvals import Role
+from proxy.core.event import Filter
 from proxy.core.ids import new_id
 from proxy.core.model import AuditEvent
 from proxy.errors import AuditUnavailableError, StoreUnavailableError
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.routing import Route
 
-    from proxy.audit.event import CallRecord
     from proxy.console.context import Console
     from proxy.console.policy_editor import Version
+    from proxy.core.event import CallRecord
     from proxy.policy.decide import CompiledPolicy
 
 REPLAYED: Final = 2000

@@ -10,14 +10,14 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from proxy.audit.event import Cursor
+from proxy.core.event import Cursor
 from proxy.errors import StoreUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from proxy.audit.event import CallRecord, Filter
     from proxy.audit.reader import AuditReader
+    from proxy.core.event import CallRecord, Filter
 
 FIRST_SECONDS: Final = 0.12
 """How long the first page of a search may take: a page of calls is to be there in 200 ms."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from proxy.audit.event import LogEntry
+    from proxy.core.event import LogEntry
 
 type Tone = Literal["allow", "deny", "propose", "other"]
 

@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING
 
 from proxy.audit.backlog import read_backlog_untouched, stored_version
 from proxy.audit.pipeline import checkpoint_file
+from proxy.audit.rekor_client import RekorClient
+from proxy.audit.rekor_entry import LogKey
+from proxy.audit.transparency_feed import log_key
 from proxy.doctor.findings import CheckResult, fail, ok, warn
 from proxy.errors import InterlockError, StoreUnavailableError
 from proxy.store.migrate import migrations
@@ -56,9 +59,31 @@ def checkpoints(settings: Settings) -> Iterator[CheckResult]:
         yield fail("checkpoints", f"there is no program {command[0]!r}", "correct checkpoint_command")
     elif command:
         yield ok("checkpoints", f"they go to {file} and to {command[0]}")
+    elif others := [*settings.checkpoint_copies, *filter(None, [settings.transparency_log])]:
+        yield ok("checkpoints", f"they go to {file} and to {count(len(others), 'other place')}")
     else:
-        mend = "send them elsewhere with checkpoint_command: their key is in the state folder (docs/audit.md)"
+        mend = (
+            "send them elsewhere, for example with checkpoint_copies: their key is in the state folder (docs/audit.md)"
+        )
         yield warn("checkpoints", f"they go to {file} only", mend)
+
+
+def transparency(settings: Settings) -> Iterator[CheckResult]:
+    """Ask the transparency log of the settings for its key and its size; nothing is posted."""
+    name, url = "transparency log", settings.transparency_log
+    if url is None:
+        return
+    mend = "correct transparency_log or transparency_key; checkpoints are posted later, and no call waits for that"
+    try:
+        expected, client = log_key(settings), RekorClient(url)
+        found = LogKey.parse(client.public_key())
+        if found.log_id != expected.log_id:
+            said = f"{url} signs with key {found.log_id[:16]}, and transparency_key is {expected.log_id[:16]}"
+            yield fail(name, said, "ask the log's operator which key is right, and do not take it from the log itself")
+            return
+        yield ok(name, f"{url} has {count(client.size(), 'entry')} and signs with the key of transparency_key")
+    except (InterlockError, ValueError) as error:
+        yield fail(name, str(error), mend)
 
 
 def database(settings: Settings) -> Iterator[CheckResult]:

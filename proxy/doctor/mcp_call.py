@@ -8,8 +8,8 @@ import secrets
 import time
 from typing import TYPE_CHECKING, Any
 
-from proxy.audit.event import CallRecord, Filter
 from proxy.audit.reader import open_audit
+from proxy.core.event import CallRecord, Filter
 from proxy.doctor.findings import CheckResult, fail, ok
 from proxy.doctor.mcp_server import TOOL, DoctorServer
 from proxy.errors import PinsUnavailableError

@@ -37,7 +37,7 @@ class Mirror:
         self.state_dir = settings.state_dir
         keys = settings.state_dir / "keys"
         self._files = {name: keys / f"{name}.key" for name in RANDOM} | {
-            COMMIT: settings.commit_keys or keys / "commit-keys.json",
+            COMMIT: settings.commit_keys_file,
             CA: Authority(settings.state_dir).key_file,
         }
         self._trusted = settings.policy_keys or default_trusted(settings.state_dir)

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from proxy.audit.backlog import read_backlog
-from proxy.config import COMMIT_SECRET
+from proxy.core.secret_variables import COMMIT_SECRET
 from proxy.fleet.mirror import COMMIT
 from proxy.fleet.watcher import keys_digest
 from proxy.store.fleet_store import Replica
@@ -57,5 +57,5 @@ class FleetReport:
         found = self._fleet.state.mirror.key_ids()
         if os.environ.get(COMMIT_SECRET):
             # Keys from a variable are used in place of the shared ones: then they must be the same everywhere.
-            found[COMMIT] = open_keys(self._settings, os.environ).ring(time.time()).current.key_id
+            found[COMMIT] = open_keys(self._settings.commit_keys_file, os.environ).ring(time.time()).current.key_id
         return found

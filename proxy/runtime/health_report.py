@@ -104,7 +104,9 @@ class HealthReport:
                 yield f"sink {sink.name}", f"{_behind(sink)}, which is more than ready_lag ({limit:g} s)"
 
     def _warnings(self) -> Iterator[tuple[str, str]]:
-        """Yield what is wrong with sinks that are not required: the proxy serves, and the store has every event."""
+        """Yield what is wrong beside the proxy: it serves, and the store has every event."""
+        if problem := self._read_backlog().transparency_problem:
+            yield "transparency log", problem
         for sink in self._read_backlog().sinks:
             gaps = f"it did not get {count(sink.lost, 'event')}, which the store has" if sink.lost else ""
             late = sink.problem or (sink.lag_seconds or 0.0) > self._settings.ready_lag

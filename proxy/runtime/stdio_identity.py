@@ -6,8 +6,9 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from proxy.config import AGENT_TOKEN_ENV, AGENT_TOKEN_FILE
+from proxy.config import AGENT_TOKEN_FILE
 from proxy.core.model import Principal
+from proxy.core.secret_variables import AGENT_TOKEN_ENV
 from proxy.errors import ConfigError, CredentialError
 from proxy.identity.token_file import AgentTokens, read_token
 

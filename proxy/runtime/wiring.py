@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import structlog
 
 from proxy.audit.pipeline import AuditPipeline
-from proxy.config import COMMIT_SECRET
 from proxy.core.ids import new_id
 from proxy.core.model import AuditEvent
+from proxy.core.secret_variables import COMMIT_SECRET
 from proxy.errors import StoreUnavailableError
 from proxy.flows.fingerprint import KEY_BYTES as FLOW_KEY_BYTES
 from proxy.gate.gate import Gate, OpenFlows
@@ -186,7 +186,7 @@ class Components:
         return self.policy.problem or (self.follower.problem if self.follower is not None else None)
 
     def _open_two_phase(self, settings: Settings, catalog: ToolCatalog, console: str | None) -> TwoPhase:
-        keys = open_keys(settings, os.environ)
+        keys = open_keys(settings.commit_keys_file, os.environ)
         # A key that cannot be used stops the start, not the first proposal.
         keys.ring(time.time())
         return TwoPhase(
@@ -265,7 +265,7 @@ class Components:
             else:
                 try:
                     async with asyncio.timeout(STORE_TRY_SECONDS):
-                        await asked.baseline("", "")  # what every proposal asks first
+                        await asked.check_writable()
                         if self.lead and self._counters is not None:
                             self._counters.set(WAITING, await asked.waiting(time.time()))
                 except (StoreUnavailableError, TimeoutError) as error:

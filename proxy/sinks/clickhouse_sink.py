@@ -16,8 +16,8 @@ import clickhouse_connect
 import orjson
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-from proxy.audit.event import Written
-from proxy.audit.event_columns import COLUMNS, PoisonError, columns
+from proxy.core.event import Written
+from proxy.core.event_columns import COLUMNS, PoisonError, columns
 from proxy.sinks.role import SinkError
 from proxy.sinks.settings import read_secret
 from proxy.store.queries import parse_queries
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from clickhouse_connect.driver.client import Client
 
-    from proxy.audit.event import LogEntry
+    from proxy.core.event import LogEntry
     from proxy.sinks.settings import ClickHouseSettings
 
 NAMES = (*COLUMNS, "writer", "seq", "chain", "body")

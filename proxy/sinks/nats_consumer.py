@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import structlog
 from nats.js.api import AckPolicy, ConsumerConfig
 
-from proxy.audit.event_columns import PoisonError
+from proxy.core.event_columns import PoisonError
 from proxy.sinks.nats_sink import ACK_SECONDS, close, connect, connect_options, ensure_stream, entry_of
 from proxy.sinks.role import SinkError
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from nats.aio.msg import Msg
     from nats.js import JetStreamContext
 
-    from proxy.audit.event import LogEntry, Written
+    from proxy.core.event import LogEntry, Written
     from proxy.sinks.settings import NatsSettings
 
 log = structlog.get_logger("interlock.sinks")

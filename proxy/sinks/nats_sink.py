@@ -18,8 +18,8 @@ from nats.aio.client import Client
 from nats.js.api import DiscardPolicy, RetentionPolicy, StorageType, StoreCompression, StreamConfig
 from nats.js.errors import NotFoundError
 
-from proxy.audit.event import LogEntry, Written
-from proxy.audit.event_columns import PoisonError, columns
+from proxy.core.event import LogEntry, Written
+from proxy.core.event_columns import PoisonError, columns
 from proxy.sinks.role import SinkError
 from proxy.sinks.settings import read_secret
 

@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from proxy.audit.event import LogEntry
-from proxy.audit.event_columns import COLUMNS, FLAGS, NUMBERS
+from proxy.core.event import LogEntry
+from proxy.core.event_columns import COLUMNS, FLAGS, NUMBERS
 from proxy.sinks.role import SinkError
 
 if TYPE_CHECKING:

@@ -8,14 +8,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from proxy.audit.event import Written
-from proxy.audit.event_columns import PoisonError, columns
+from proxy.core.event import Written
+from proxy.core.event_columns import PoisonError, columns
 from proxy.sinks.parquet_files import ParquetFolder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from proxy.audit.event import LogEntry
+    from proxy.core.event import LogEntry
     from proxy.sinks.settings import ParquetSettings
 
 type Row = tuple[LogEntry, list[object]]

@@ -9,7 +9,7 @@ from proxy.errors import InterlockError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from proxy.audit.event import LogEntry, Written
+    from proxy.core.event import LogEntry, Written
 
 
 class SinkError(InterlockError):

@@ -126,6 +126,13 @@ class Proposals:
         ours = (pack(nonce), pack(attempt_id), outcome, float(now))
         return bool(await self._change("end_commit", (*ours, question), "find_ended_commit", ours))
 
+    async def check_writable(self) -> None:
+        """Raise StoreUnavailableError where no proposal can be read or stored now."""
+        await self.baseline("", "")  # what every proposal asks first
+        # A URL may lead to a standby since a failover: it answers, and takes nothing.
+        if self.database.remote and (await self.database.fetch(REMOTE_SQL["takes_no_writes"]))[0][0]:
+            raise StoreUnavailableError("the database takes no writes: it is a standby, or was made read-only")
+
     async def baseline(self, server: str, tool: str) -> Baseline | None:
         rows = await self.database.fetch(SQL["find_baseline"], pack(server), pack(tool))
         return to_baseline(rows[0]) if rows else None

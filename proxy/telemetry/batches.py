@@ -10,7 +10,7 @@ from proxy.telemetry.http_delivery import RefusedError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from proxy.audit.event import LogEntry
+    from proxy.core.event import LogEntry
 
 # An event and its index in the batch.
 type Numbered = tuple[int, ExportedEvent]

@@ -13,7 +13,7 @@ from proxy.core.json_codec import encode_json
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from proxy.audit.event import LogEntry
+    from proxy.core.event import LogEntry
 
 type Severity = Literal["info", "low", "medium", "high"]
 

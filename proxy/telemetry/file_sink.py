@@ -7,7 +7,7 @@ import fcntl
 import os
 from typing import TYPE_CHECKING
 
-from proxy.audit.event import Written
+from proxy.core.event import Written
 from proxy.sinks.role import SinkError
 from proxy.telemetry.batches import read_batch
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from proxy.audit.event import LogEntry
+    from proxy.core.event import LogEntry
     from proxy.telemetry.exported_event import ExportedEvent
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from proxy.audit.event import Written
+from proxy.core.event import Written
 from proxy.sinks.settings import read_secret
 from proxy.telemetry.batches import read_batch, send_halving
 from proxy.telemetry.http_delivery import HttpDelivery, Line
@@ -12,7 +12,7 @@ from proxy.telemetry.http_delivery import HttpDelivery, Line
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from proxy.audit.event import LogEntry
+    from proxy.core.event import LogEntry
     from proxy.sinks.telemetry_settings import CloudEventsSettings, OcsfSettings
     from proxy.telemetry.batches import Numbered
     from proxy.telemetry.exported_event import ExportedEvent

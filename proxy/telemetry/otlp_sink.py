@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from proxy.audit.event import Written
+from proxy.core.event import Written
 from proxy.core.ids import new_id
 from proxy.system.package_data import version
 from proxy.telemetry.batches import read_batch, send_halving
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 
-    from proxy.audit.event import LogEntry
+    from proxy.core.event import LogEntry
     from proxy.sinks.telemetry_settings import OtlpSettings
     from proxy.telemetry.batches import Numbered
     from proxy.telemetry.call_memory import Remembered

@@ -18,7 +18,7 @@ import termios
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from proxy.audit.event import Written
+from proxy.core.event import Written
 from proxy.sinks.role import SinkError
 from proxy.telemetry.batches import read_batch
 from proxy.telemetry.cef import cef_line
@@ -28,7 +28,7 @@ from proxy.telemetry.syslog import cef_message, octet_counted, syslog_line
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from proxy.audit.event import LogEntry
+    from proxy.core.event import LogEntry
     from proxy.sinks.telemetry_settings import SyslogSettings
     from proxy.telemetry.batches import Numbered
     from proxy.telemetry.exported_event import ExportedEvent

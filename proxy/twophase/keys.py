@@ -15,7 +15,7 @@ import secrets
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Protocol
 
-from proxy.config import COMMIT_SECRET, Settings
+from proxy.core.secret_variables import COMMIT_SECRET
 from proxy.errors import ConfigError
 from proxy.system.secret_files import make_private, read_private, write_private
 from proxy.twophase.tokens import MIN_SECRET, KeyRing, SigningKey
@@ -51,11 +51,11 @@ class CommitKeys(Protocol):
         """Sign with a new key from now on; the old one verifies for `keep_seconds` more."""
 
 
-def open_keys(settings: Settings, environ: Mapping[str, str]) -> CommitKeys:
-    """Return the keys that settings and environment name. Raises ConfigError for a secret that cannot be used."""
+def open_keys(file: Path, environ: Mapping[str, str]) -> CommitKeys:
+    """Return the keys of the environment, or of the file. Raises ConfigError for a secret that cannot be used."""
     if environ.get(COMMIT_SECRET):
         return EnvironmentKeys(environ[COMMIT_SECRET])
-    return KeyFile(settings.commit_keys or settings.state_dir / "keys" / "commit-keys.json")
+    return KeyFile(file)
 
 
 class EnvironmentKeys:

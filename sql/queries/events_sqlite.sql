@@ -1,7 +1,7 @@
 -- Audit events in SQLite alone (proxy/audit/event_store_sqlite.py).
 
 -- name: insert_events
--- Of each event: the values of its columns as they were read from its text (proxy/audit/event_columns.py), its number in
+-- Of each event: the values of its columns as they were read from its text (proxy/core/event_columns.py), its number in
 -- its writer's log, and the text itself. An event that is there already is left alone.
 INSERT INTO events (
     event_id, ts, kind, call_id, proposal_id, agent, server, transport, revision, session, jsonrpc_id, method, tool,

@@ -15,3 +15,7 @@ INSERT INTO commits (
 SELECT proposal_id, $2, $3, $4, $5, $6, $7, $8, $9, $10 FROM marked
 ON CONFLICT DO NOTHING
 RETURNING nonce;
+
+-- name: takes_no_writes
+-- A standby, or a database that was made read-only.
+SELECT pg_is_in_recovery() OR current_setting('default_transaction_read_only')::boolean;

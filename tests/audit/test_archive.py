@@ -11,11 +11,11 @@ import pytest
 
 from proxy.audit.archive import Archived, ArchivedChains, write_archive
 from proxy.audit.chain_reader import StoreChains
-from proxy.audit.event import Head
 from proxy.audit.event_store import Events
 from proxy.audit.retention import prune
 from proxy.audit.verify import Evidence, Report
 from proxy.audit.verify import verify as verify_chains
+from proxy.core.event import Head
 from proxy.errors import AuditUnavailableError, ConfigError
 from proxy.sinks import parquet_files
 from proxy.sinks.parquet_files import ParquetFolder
@@ -106,7 +106,7 @@ async def test_an_archive_that_was_changed_is_found_out(tmp_path: Path, trail: E
 
 
 def columns(body: str) -> list[object]:
-    from proxy.audit.event_columns import columns as read
+    from proxy.core.event_columns import columns as read
 
     return read(body)
 

@@ -11,9 +11,9 @@ import pytest
 from proxy.audit import chain_reader
 from proxy.audit.chain_reader import START, AllChains, ExportedChains, LogChains, StoreChains, event_id
 from proxy.audit.encoder import encode
-from proxy.audit.event import Head, LogEntry
 from proxy.audit.event_store import Events
 from proxy.audit.verify import Evidence, verify
+from proxy.core.event import Head, LogEntry
 from proxy.core.model import AuditEvent, Finding
 from proxy.errors import ConfigError
 from tests.support.postgres import Postgres

@@ -9,9 +9,9 @@ import pytest
 from proxy.audit.checkpoint_places import CheckpointPlace, open_place
 from proxy.audit.checkpoint_signer import CheckpointSigner
 from proxy.audit.checkpoints import CHECKPOINT_FILE
-from proxy.audit.event import Head
 from proxy.audit.signed_checkpoints import read_checkpoints
 from proxy.config import Settings
+from proxy.core.event import Head
 from proxy.errors import ConfigError, StoreUnavailableError
 
 HEAD = Head("w", 3, "0" * 64)

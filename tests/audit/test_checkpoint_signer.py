@@ -14,7 +14,7 @@ import pytest
 from proxy.audit import checkpoint_signer as module
 from proxy.audit.checkpoint_signer import CheckpointSigner, Watch
 from proxy.audit.checkpoints import CHECKPOINT_FILE
-from proxy.audit.event import Head
+from proxy.core.event import Head
 from tests.support.timeouts import PATIENCE
 
 

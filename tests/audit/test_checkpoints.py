@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from proxy.audit.checkpoints import Checkpoint, append, read, sign
-from proxy.audit.event import Head
 from proxy.audit.signing_keys import AuditKeys
+from proxy.core.event import Head
 from proxy.errors import ConfigError
 
 HEAD = Head("w1", 7, "ab" * 32)

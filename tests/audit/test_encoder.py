@@ -10,13 +10,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from proxy.audit import event_columns
 from proxy.audit.encoder import Encoder, encode
-from proxy.audit.event_columns import PoisonError, columns
+from proxy.core import event_columns
+from proxy.core.event_columns import PoisonError, columns
 from proxy.core.model import AS_RECORDED, AuditEvent, Finding
 from proxy.errors import WireError
 from proxy.wire.jsonrpc import serialise
-from tests.audit.test_event_columns import ANY_JSON, ANY_TEXT
+from tests.core.test_event_columns import ANY_JSON, ANY_TEXT
 
 STAMP = {"writer": "w", "host": 'h\u00e9"', "proxy_version": "1"}
 ORDINARY: dict[str, Any] = {

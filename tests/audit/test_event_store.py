@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from proxy.audit.encoder import encode
-from proxy.audit.event import Cursor, DayStats, DenialStats, Filter, Head, LogEntry, SecretStats, Written
 from proxy.audit.event_store import Events
 from proxy.audit.open_events import open_events
+from proxy.core.event import Cursor, DayStats, DenialStats, Filter, Head, LogEntry, SecretStats, Written
 from proxy.core.model import AuditEvent, Finding
 from proxy.errors import StoreUnavailableError
 

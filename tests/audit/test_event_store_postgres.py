@@ -14,11 +14,11 @@ import asyncpg
 import pytest
 
 from proxy.audit import event_store_postgres as room
-from proxy.audit.event import Filter, Head, LogEntry, Written
 from proxy.audit.event_store_postgres import PostgresEvents
 from proxy.audit.local_log_files import DaemonLog
 from proxy.audit.ship_sources import OwnSource
 from proxy.audit.shipper import Route, Shipper
+from proxy.core.event import Filter, Head, LogEntry, Written
 from proxy.core.model import AuditEvent, Finding
 from proxy.core.proposals import Baseline, Consumed, State
 from proxy.errors import StoreUnavailableError

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from proxy.audit import event_store_sqlite as room
-from proxy.audit.event import Filter, Head, LogEntry, Written
-from proxy.audit.event_columns import COLUMNS, columns
 from proxy.audit.event_store_sqlite import SqliteEvents
 from proxy.audit.open_events import open_events
+from proxy.core.event import Filter, Head, LogEntry, Written
+from proxy.core.event_columns import COLUMNS, columns
 from proxy.store.sqlite import STORE_FILE, SqliteDatabase
 from tests.audit.test_event_store import NOW, decided
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from proxy.audit.event import Filter, Head, LogEntry, Stats
 from proxy.audit.event_store import Events
 from proxy.audit.event_store_postgres import PostgresEvents
 from proxy.audit.event_sums import HOUR, by_hours, edges
 from proxy.audit.open_events import open_events
+from proxy.core.event import Filter, Head, LogEntry, Stats
 from proxy.core.model import Finding
 from tests.audit.test_event_store import completed, decided, event
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.audit.event import LogEntry
 from proxy.audit.export_form import COLUMNS, csv_cells, exported
+from proxy.core.event import LogEntry
 
 
 def test_a_whole_event_has_its_place_in_the_chain() -> None:

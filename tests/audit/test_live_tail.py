@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from proxy.audit import live_tail
-from proxy.audit.event import LogEntry
 from proxy.audit.event_store import Events
 from proxy.audit.live_tail import LiveTail
 from proxy.audit.local_log import LOG_FILE
 from proxy.audit.open_events import open_events
+from proxy.core.event import LogEntry
 from proxy.errors import StoreUnavailableError
 from tests.support.audit_fixture import NOW, World, event
 

@@ -11,7 +11,7 @@ import apsw
 import pytest
 
 from proxy.audit import local_log_sql
-from proxy.audit.event import link, start
+from proxy.core.event import link, start
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import apsw
 import pytest
 
 from proxy.audit import local_log_sql, log_sinks
-from proxy.audit.event import LogEntry
 from proxy.audit.log_sinks import AWAY, FULL, Gap
+from proxy.core.event import LogEntry
 
 
 @pytest.fixture

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from proxy.audit import shipper
+from proxy.audit import log_thread
 from proxy.audit.checkpoints import CHECKPOINT_FILE
-from proxy.audit.event import Head
 from proxy.audit.local_log_files import DaemonLog, log_states
 from proxy.audit.pipeline import AuditPipeline, LenientSink, checkpoint_file, destination, open_signer
 from proxy.config import Settings
-from proxy.errors import AuditUnavailableError
+from proxy.core.event import Head
+from proxy.errors import AuditUnavailableError, ConfigError
+from tests.support.rekor_server import start_rekor
 from tests.support.timeouts import PATIENCE
 from tests.support.trail_fixture import event, verified
 from tests.support.trail_reader import read_trail
@@ -29,7 +30,7 @@ def settings(tmp_path: Path, **values: Any) -> Settings:
 async def test_everything_recorded_is_in_the_store_and_signed_when_it_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shipper, "LAST_SECONDS", PATIENCE)
+    monkeypatch.setattr(log_thread, "LAST_SECONDS", PATIENCE)
     log = DaemonLog(tmp_path)
     recording = AuditPipeline(settings(tmp_path), log, adopts_all=True)
     await recording.sink.record(event(1))
@@ -111,6 +112,22 @@ def test_checkpoints_go_where_the_settings_say(tmp_path: Path) -> None:
     signer._command = ()
     assert signer.sign("head", [Head("w", 1, "a" * 64)])
     assert json.loads((tmp_path / "own.jsonl").read_text())["writer"] == "w"
+
+
+async def test_with_a_transparency_log_its_proof_is_kept_and_the_lead_alone_posts(tmp_path: Path) -> None:
+    with start_rekor() as log:
+        (tmp_path / "log.pem").write_bytes(log.pem)
+        chosen = settings(tmp_path, transparency_log=log.url, transparency_key=tmp_path / "log.pem")
+        for lead in (False, True):
+            own = DaemonLog(tmp_path)
+            recording = AuditPipeline(chosen, own, adopts_all=True, lead=lead)
+            await recording.sink.record(event(1))
+            if lead:
+                assert await asyncio.to_thread(log.asked.wait, PATIENCE)
+            await asyncio.to_thread(recording.close)
+            assert log.asked.is_set() is lead
+    with pytest.raises(ConfigError, match="needs transparency_key"):
+        AuditPipeline(settings(tmp_path, transparency_log=log.url), own, adopts_all=True)
 
 
 def test_a_destination_has_no_password(tmp_path: Path) -> None:

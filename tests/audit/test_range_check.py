@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from proxy.audit.chain_reader import AllChains, LogChains, StoreChains
-from proxy.audit.event import Filter, Head, LogEntry, link, start
 from proxy.audit.event_store import Events
 from proxy.audit.local_log_files import DaemonLog
 from proxy.audit.range_check import Stretch, StretchResult, check_stretch
 from proxy.audit.stretch_pool import StretchPool
 from proxy.audit.verify import Evidence, Report, verify
 from proxy.audit.writers import WriterRegistry
+from proxy.core.event import Filter, Head, LogEntry, link, start
 from proxy.core.model import AuditEvent, Finding
 from proxy.errors import StoreUnavailableError
 from proxy.store.sqlite import STORE_FILE

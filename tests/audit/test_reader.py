@@ -14,12 +14,12 @@ import apsw
 import pytest
 
 from proxy.audit import local_log_sql, reader
-from proxy.audit.event import DayStats, DenialStats, Filter, LogEntry, SecretStats, Stats, ToolStats
 from proxy.audit.event_store import Events
 from proxy.audit.event_sums import add_stats
 from proxy.audit.local_log import LOG_FILE
 from proxy.audit.local_log_files import read_logs
 from proxy.audit.reader import AuditReader, Follower, open_audit
+from proxy.core.event import DayStats, DenialStats, Filter, LogEntry, SecretStats, Stats, ToolStats
 from proxy.errors import StoreUnavailableError
 from tests.support.audit_fixture import TRAIL, World
 from tests.support.trail_fixture import START, move, write

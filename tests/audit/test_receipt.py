@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from proxy.audit.event import LogEntry
 from proxy.audit.event_store import Events
 from proxy.audit.receipt import TREE_FILE, Receipts, read_trees
 from proxy.audit.signing_keys import AuditKeys
+from proxy.core.event import LogEntry
 from proxy.errors import AuditUnavailableError, ConfigError
 from tests.support.receipt_script import SCRIPT, verify_receipt
 from tests.support.trail_fixture import execute, move, sign, signed, write

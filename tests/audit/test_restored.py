@@ -9,7 +9,6 @@ import pytest
 from structlog.testing import capture_logs
 
 from proxy.audit import restored
-from proxy.audit.event import Filter
 from proxy.audit.event_store import Events
 from proxy.audit.local_log import LOG_FILE
 from proxy.audit.local_log_files import DaemonLog, log_states
@@ -19,6 +18,7 @@ from proxy.audit.ship_sources import OwnSource
 from proxy.audit.shipper import Route, Shipper
 from proxy.audit.writers import RestoredError
 from proxy.config import Settings
+from proxy.core.event import Filter
 from tests.support.trail_fixture import event, verified
 
 

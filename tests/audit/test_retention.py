@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from proxy.audit.event import Filter
 from proxy.audit.event_store import Events
 from proxy.audit.retention import DAY, Pruned, prune
+from proxy.core.event import Filter
 from tests.support.trail_fixture import START, execute, move, sign, signed, signer, verified, write
 
 

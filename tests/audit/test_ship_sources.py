@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from proxy.audit import local_log_sql, ship_sources
-from proxy.audit.event import LogEntry
 from proxy.audit.local_log import LOG_FILE
 from proxy.audit.local_log_files import DaemonLog, log_states, open_reader, take_file
 from proxy.audit.ship_sources import OwnSource, RecentEvents, left_behind, others
+from proxy.core.event import LogEntry
 from proxy.errors import AuditUnavailableError
 from tests.support.trail_fixture import event, write
 

@@ -15,14 +15,15 @@ from typing import Any
 import apsw
 import pytest
 
+from proxy.audit import log_thread
 from proxy.audit import shipper as module
-from proxy.audit.event import Filter, LogEntry, Written
 from proxy.audit.event_store import Events
 from proxy.audit.local_log import LOG_FILE
 from proxy.audit.local_log_files import DaemonLog, RunLog, log_states, worker_log
 from proxy.audit.open_events import open_events
 from proxy.audit.ship_sources import LogSource, OwnSource
 from proxy.audit.shipper import Route, Shipper, ShippingThread
+from proxy.core.event import Filter, LogEntry, Written
 from proxy.core.model import Finding
 from proxy.errors import AuditUnavailableError, StoreUnavailableError
 from proxy.store.sqlite import STORE_FILE
@@ -255,7 +256,7 @@ async def test_batches_that_are_written_at_once_leave_the_log_together(
 async def test_an_outage_is_noted_tried_less_and_less_and_gets_over(
     tmp_path: Path, log: DaemonLog, own: OwnSource, events: Events, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(log_thread, "FIRST_PAUSE", 0.01)
     await log.record(event(1))
     flaky, stop = Flaky(events), asyncio.Event()
     flaky.before = [StoreUnavailableError("the store is down"), RuntimeError("a fault"), StoreUnavailableError("down")]
@@ -432,7 +433,7 @@ class TestThread:
     async def test_it_moves_what_is_recorded_and_what_is_left_at_the_end(
         self, where: Where, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(module, "LAST_SECONDS", PATIENCE)
+        monkeypatch.setattr(log_thread, "LAST_SECONDS", PATIENCE)
         _, folder = where
         log = DaemonLog(folder)
         thread = self.start(where, log)
@@ -449,8 +450,8 @@ class TestThread:
     async def test_a_log_that_is_kept_busy_at_the_start_is_moved_once_it_is_not(
         self, where: Where, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(module, "FIRST_PAUSE", 0.01)
-        monkeypatch.setattr(module, "LAST_SECONDS", PATIENCE)
+        monkeypatch.setattr(log_thread, "FIRST_PAUSE", 0.01)
+        monkeypatch.setattr(log_thread, "LAST_SECONDS", PATIENCE)
         _, folder = where
         log, tried = DaemonLog(folder), threading.Event()
         await log.record(event(1))
@@ -481,7 +482,7 @@ class TestThread:
     async def test_a_store_that_hangs_does_not_keep_the_process(
         self, tmp_path: Path, log: DaemonLog, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(module, "LAST_SECONDS", 0.2)
+        monkeypatch.setattr(log_thread, "LAST_SECONDS", 0.2)
         asked = threading.Event()
 
         class Hanging:

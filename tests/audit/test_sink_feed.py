@@ -14,13 +14,14 @@ from pathlib import Path
 
 import pytest
 
+from proxy.audit import log_thread
 from proxy.audit import sink_feed as module
 from proxy.audit.backlog import read_backlog, read_sinks
-from proxy.audit.event import LogEntry, Written
 from proxy.audit.local_log import LocalLog
 from proxy.audit.local_log_files import DaemonLog, RunLog
 from proxy.audit.sink_feed import FeedRoute, SinkFeed, SinkPlan, open_feed
 from proxy.audit.sink_sources import forget_others, own_source, register
+from proxy.core.event import LogEntry, Written
 from proxy.core.model import AuditEvent
 from tests.support.timeouts import PATIENCE
 from tests.support.trail_fixture import event
@@ -160,8 +161,8 @@ async def test_a_sink_that_was_away_too_long_has_a_gap_that_status_and_trail_tel
 def test_a_sink_that_hangs_or_fails_holds_up_neither_the_log_nor_another_sink(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "FIRST_PAUSE", 0.01)
-    monkeypatch.setattr(module, "LAST_SECONDS", 0.2)
+    monkeypatch.setattr(log_thread, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(log_thread, "LAST_SECONDS", 0.2)
     monkeypatch.setattr(module, "IDLE_SECONDS", 0.01)
     log, good, bad, hung = DaemonLog(tmp_path), MemorySink(), MemorySink(), MemorySink()
     bad.before = [ConnectionError(f"down {number}") for number in range(10_000)]
@@ -220,7 +221,7 @@ async def test_a_sink_that_is_in_the_settings_no_more_keeps_nothing(tmp_path: Pa
 
 CHILD = """
 import asyncio, json, os, pathlib, sys
-from proxy.audit.event import Written
+from proxy.core.event import Written
 from proxy.audit.local_log_files import DaemonLog
 from proxy.audit.sink_feed import FeedRoute, SinkPlan, open_feed
 from tests.support.trail_fixture import event

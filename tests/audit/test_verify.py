@@ -12,12 +12,12 @@ import pytest
 from proxy.audit.chain_reader import START as BEGINNING
 from proxy.audit.chain_reader import ChainedEvent, StoreChains
 from proxy.audit.checkpoints import Checkpoint, Signed, by_writer
-from proxy.audit.event import Head, LogEntry, Written, link, start
 from proxy.audit.event_store import Events
 from proxy.audit.local_log import LOG_FILE
 from proxy.audit.local_log_files import log_states
 from proxy.audit.retention import prune
 from proxy.audit.verify import ChainProblem, ChainVerifier, Report, expected
+from proxy.core.event import Head, LogEntry, Written, link, start
 from tests.support.trail_fixture import START, execute, move, sign, signed, signer, verified, write
 
 COUNT = 30

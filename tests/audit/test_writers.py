@@ -11,7 +11,6 @@ from proxy.audit.chain_reader import AllChains, LogChains, StoreChains
 from proxy.audit.checkpoint_signer import CheckpointSigner
 from proxy.audit.checkpoints import CHECKPOINT_FILE, by_writer
 from proxy.audit.encoder import encode
-from proxy.audit.event import Head, LogEntry, link, start
 from proxy.audit.event_store import Events
 from proxy.audit.open_events import open_events
 from proxy.audit.retention import prune
@@ -19,6 +18,7 @@ from proxy.audit.signed_checkpoints import Found, read_evidence
 from proxy.audit.verify import verify
 from proxy.audit.writers import KEY, WriterRegistry, contradiction, key_row, registered_keys
 from proxy.config import Settings
+from proxy.core.event import Head, LogEntry, link, start
 from proxy.errors import AuditUnavailableError
 from proxy.store import migrate as migrate_module
 from proxy.store.migrate import migrations

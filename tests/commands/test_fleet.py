@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.config import KEK_ENV
+from proxy.core.secret_variables import KEK_ENV
 from tests.support.fleet_fixture import KEK, OTHER_KEK, FleetWorld
 from tests.support.harness import interlock_cli
 from tests.support.postgres import Postgres

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from proxy.config import KEK_ENV
+from proxy.core.secret_variables import KEK_ENV
 from tests.support.fleet_fixture import KEK, OTHER_KEK
 from tests.support.harness import interlock_cli
 

@@ -6,12 +6,12 @@ import time
 import pytest
 from typer.testing import CliRunner
 
-from proxy.audit.event import Filter
 from proxy.audit.local_log import LOG_FILE, LocalLog
 from proxy.commands.command_tree import app
 from proxy.commands.replay import recorded_events
 from proxy.commands.time_format import parse_age
 from proxy.config import Settings
+from proxy.core.event import Filter
 from proxy.core.model import AuditEvent
 from proxy.errors import ConfigError, PolicyError, StoreUnavailableError
 from tests.support.audit_fixture import World

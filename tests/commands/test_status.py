@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from proxy.audit.transparency import write_problem
 from proxy.sandbox.kernel_support import find_support
 from tests.daemon.reload import replace_policy, wait_for
 from tests.support.harness import DENY_ALL_DANGER, Interlock, interlock_cli, start_interlock
@@ -30,7 +31,8 @@ def interlock(tmp_path_factory: pytest.TempPathFactory):
 def test_a_running_proxy_is_described(interlock: Interlock):
     code, run = told(interlock)
     assert code == 0
-    assert run.pop("audit") == {"events": 0, "lag_seconds": None, "rejected": 0, "problems": [], "sinks": []}
+    audit = {"events": 0, "lag_seconds": None, "rejected": 0, "problems": [], "sinks": []}
+    assert run.pop("audit") == audit | {"transparency_problem": None}
     assert run.pop("sandboxes") == asdict(find_support())
     assert run.pop("fleet") is None
     assert run == {"running": True, **interlock.run, "policy_problem": None}
@@ -47,6 +49,14 @@ def test_no_proxy_is_exit_code_1_and_says_how_to_start_one(tmp_path):
     assert "interlock up" in done.stdout
     as_json = interlock_cli("status", "--json", "--state-dir", str(tmp_path))
     assert (as_json.returncode, json.loads(as_json.stdout)["running"]) == (1, False)
+
+
+def test_a_transparency_log_that_is_away_is_told(tmp_path):
+    write_problem(tmp_path, "it is away", 1.0)
+    assert (
+        "TRANSPARENCY LOG: it takes no checkpoints since"
+        in interlock_cli("status", "--state-dir", str(tmp_path)).stdout
+    )
 
 
 def test_a_killed_proxy_is_not_running(tmp_path):

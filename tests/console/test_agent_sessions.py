@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from proxy.audit.event import CallRecord
 from proxy.console.agent_sessions import agents, sessions
+from proxy.core.event import CallRecord
 from tests.console.test_overview_figures import completed, decided
 
 NOTHING: dict[str, object] = dict.fromkeys(CallRecord.__dataclass_fields__)

@@ -9,9 +9,9 @@ from itertools import pairwise
 
 import pytest
 
-from proxy.audit.event import link
 from proxy.console import audit_page
 from proxy.console.audit_page import AuditPage
+from proxy.core.event import link
 from proxy.errors import AuditUnavailableError
 from tests.console.xss_corpus import CORPUS
 from tests.support.audit_fixture import TRAIL, World, event

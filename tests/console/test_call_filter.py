@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.audit.event import Cursor
 from proxy.console.call_filter import CallFilter, write_cursor
 from proxy.console.security import RefusedError
+from proxy.core.event import Cursor
 
 EVENT = {
     "decision": "deny",

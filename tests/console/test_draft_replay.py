@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.audit.event import CallRecord
 from proxy.console.draft_replay import MAX_DRAFT, try_draft
+from proxy.core.event import CallRecord
 from tests.support.console_fixture import POLICY
 
 NOTHING: dict[str, object] = dict.fromkeys(CallRecord.__dataclass_fields__)

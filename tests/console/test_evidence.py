@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from proxy.audit.checkpoints import Checkpoint
-from proxy.audit.event import LogEntry, link, start
 from proxy.audit.signing_keys import AuditKeys
 from proxy.console.evidence import evidence
+from proxy.core.event import LogEntry, link, start
 
 FIRST = link(start("w").hash, 1, "one")
 SECOND = link(FIRST, 2, "two")

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from proxy.audit.event import Cursor, Filter
 from proxy.console import text_search
 from proxy.console.text_search import search_back
+from proxy.core.event import Cursor, Filter
 from proxy.errors import StoreUnavailableError
 
 DAY = 86_400.0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from proxy.audit.event import LogEntry
 from proxy.console.timeline import Masked, Seen, timeline
+from proxy.core.event import LogEntry
 
 CALL: dict[str, Any] = {
     "event_id": "e1",

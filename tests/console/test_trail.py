@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from proxy.audit.event import Filter
 from proxy.console.trail import Trail
+from proxy.core.event import Filter
 from tests.support.audit_fixture import World, event
 
 

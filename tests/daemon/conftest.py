@@ -56,3 +56,15 @@ def hasty(tmp_path_factory: pytest.TempPathFactory, web: ServerHandle) -> Iterat
     """A proxy that gives requests little time."""
     with start_interlock(tmp_path_factory.mktemp("hasty"), settings={**SETTINGS, **HASTE}) as interlock:
         yield Pair(interlock, web)
+
+
+@pytest.fixture(scope="module")
+def modern(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerHandle]:
+    with start_python_server("python_modern", tmp_path_factory.mktemp("modern"), flags=["--resumable"]) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def legacy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerHandle]:
+    with start_python_server("python_sse", tmp_path_factory.mktemp("legacy")) as server:
+        yield server

@@ -17,7 +17,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from proxy.config import KEK_ENV
+from proxy.core.secret_variables import KEK_ENV
 from tests.support.fleet_fixture import KEK, OTHER_KEK
 from tests.support.harness import Interlock, ServerHandle, interlock_cli, start_interlock, start_python_server
 from tests.support.postgres import Postgres

@@ -16,6 +16,7 @@ from proxy.doctor import audit
 from proxy.doctor.findings import CheckResult
 from proxy.store.sqlite import STORE_FILE
 from tests.support.postgres import Postgres
+from tests.support.rekor_server import start_rekor
 from tests.support.trail_fixture import write
 
 
@@ -98,3 +99,22 @@ def test_a_connection_that_may_be_in_plain_text_is_told(database_url: str) -> No
     assert (told.state, "db.invalid may be in plain text" in told.said) == ("warn", True)
     assert "sslmode=verify-full" in (told.mend or "")
     assert "database TLS" not in at(database_url)
+
+
+def test_the_transparency_log_is_asked_for_its_key(tmp_path: Path) -> None:
+    def tried(**said: object) -> tuple[str, str]:
+        settings = Settings.model_validate({"state_dir": tmp_path, "transparency_key": tmp_path / "key.pem"} | said)
+        (found,) = audit.transparency(settings)
+        return found.state, found.said
+
+    assert not list(audit.transparency(Settings(state_dir=tmp_path)))
+    with start_rekor() as server, start_rekor() as other:
+        (tmp_path / "key.pem").write_bytes(server.pem)
+        settings = Settings.model_validate({"state_dir": tmp_path, "transparency_log": server.url})
+        assert states(audit.checkpoints(settings)) == {"checkpoints": "ok"}
+        assert tried(transparency_log=server.url)[0] == "ok"
+        assert "signs with key" in tried(transparency_log=other.url)[1]
+        server.status = 502
+        assert tried(transparency_log=server.url)[0] == "fail"
+        (tmp_path / "key.pem").unlink()
+        assert "cannot be read" in tried(transparency_log=other.url)[1]

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.config import KEK_ENV, Settings
+from proxy.config import Settings
+from proxy.core.secret_variables import KEK_ENV
 from proxy.doctor.fleet import replicas
 from proxy.errors import ConfigError
 from tests.support.fleet_fixture import ENVIRON, OTHER_KEK, FleetWorld

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from proxy.audit.event import CallRecord
 from proxy.config import Settings
+from proxy.core.event import CallRecord
 from proxy.doctor.mcp_call import judge, way_through
 from proxy.errors import InterlockError
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from proxy.audit.local_log_files import log_states
-from proxy.config import KEK_ENV
+from proxy.core.secret_variables import KEK_ENV
 from proxy.policy.reloader import LivePolicy
 from proxy.redact import builtin
 from tests.faults.load import Load, Seen, marks, wait_until

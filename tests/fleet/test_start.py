@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.config import KEK_ENV, Settings
+from proxy.config import Settings
+from proxy.core.secret_variables import KEK_ENV
 from proxy.errors import ConfigError
 from proxy.fleet.open_state import open_tokens
 from proxy.fleet.start import start_fleet

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.config import COMMIT_SECRET
+from proxy.core.secret_variables import COMMIT_SECRET
 from proxy.runtime.fleet_report import FleetReport
 from proxy.store.migrate import migrations
 from tests.support.fleet_fixture import FleetWorld

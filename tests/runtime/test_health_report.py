@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -123,3 +124,9 @@ def test_names_of_servers_are_left_out_unless_they_are_wanted(world: World) -> N
     assert "files.example" not in world.ask("/metrics")[1]
     world.health._settings = world.health._settings.model_copy(update={"server_metrics": True})
     assert 'interlock_server_seconds_count{server="files.example"} 1.0' in world.ask("/metrics")[1]
+
+
+def test_a_transparency_log_that_is_away_is_a_warning_and_no_reason_not_to_serve(world: World) -> None:
+    why = "it takes no checkpoints since 9 s: it is away"
+    world.backlog = replace(NOTHING, transparency_problem=why)
+    assert world.ask("/readyz") == (200, {"ready": True, "not_ready": {}, "warnings": {"transparency log": why}})

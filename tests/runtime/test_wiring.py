@@ -8,6 +8,7 @@ import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
+import asyncpg
 import pytest
 from pydantic import SecretStr
 
@@ -154,6 +155,10 @@ async def _until(holds: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
+HANG_UP = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+    "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+)
 TWO_PHASE = "version: 1\ndefault: allow\nrules:\n  - {id: pay, action: two_phase, tools: [pay]}\n"
 
 
@@ -177,3 +182,25 @@ async def test_a_store_that_two_phase_rules_need_is_tried(settings: Settings, mo
     async with built(settings, Told()) as components, watched(components):
         await components.store.baseline("", "")
         await problem_of(components, wanted=False)
+
+
+async def test_a_database_that_takes_no_writes_is_a_problem_though_it_answers(
+    settings: Settings, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a standby does, to which a name leads after a failover."""
+    monkeypatch.setattr(wiring, "STORE_TRY_SECONDS", 0.05)
+    settings.policy.write_text(TWO_PHASE)
+    owner = await asyncpg.connect(database_url)
+    name = await owner.fetchval("SELECT quote_ident(current_database())")
+    shared = settings.model_copy(update={"database_url": SecretStr(database_url)})
+    try:
+        async with built(shared, Told()) as components, watched(components):
+            for read_only in (True, False):
+                await owner.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = {read_only}")
+                await owner.execute(HANG_UP)
+                async with asyncio.timeout(PATIENCE):
+                    while ("takes no writes" in str(components.store_problem)) is not read_only:
+                        await asyncio.sleep(0.01)
+    finally:
+        await owner.execute(f"ALTER DATABASE {name} RESET ALL")
+        await owner.close()

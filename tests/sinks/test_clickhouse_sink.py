@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from proxy.audit.event import LogEntry
+from proxy.core.event import LogEntry
 from proxy.sinks import clickhouse_sink as module
 from proxy.sinks.clickhouse_sink import open_sink
 from proxy.sinks.role import SinkError

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.audit import sink_feed
+from proxy.audit import log_thread, sink_feed
 from proxy.audit.backlog import read_sinks
 from proxy.audit.local_log_files import DaemonLog
 from proxy.audit.sink_feed import FeedRoute, SinkPlan, open_feed
@@ -39,7 +39,7 @@ async def test_nodes_are_killed_while_events_flow_and_each_is_there_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sink_feed, "IDLE_SECONDS", 0.02)
-    monkeypatch.setattr(sink_feed, "LONGEST_PAUSE", 0.5)
+    monkeypatch.setattr(log_thread, "LONGEST_PAUSE", 0.5)
     rng = random.Random(7)
     with NatsServers(NODES) as nats, ClickHouseServer() as clickhouse:
         worlds = {

@@ -8,8 +8,8 @@ from pathlib import Path
 import nats
 import pytest
 
-from proxy.audit.event import Filter, LogEntry, Written
 from proxy.audit.open_events import open_events
+from proxy.core.event import Filter, LogEntry, Written
 from proxy.sinks.nats_consumer import NatsConsumer
 from proxy.sinks.role import SinkError
 from tests.support.nats_servers import NatsServers, nats_servers

@@ -12,8 +12,8 @@ import pytest
 import trustme
 from nats.js.api import StorageType, StreamConfig
 
-from proxy.audit.event import LogEntry, Written
-from proxy.audit.event_columns import PoisonError
+from proxy.core.event import LogEntry, Written
+from proxy.core.event_columns import PoisonError
 from proxy.sinks import nats_sink as module
 from proxy.sinks.nats_sink import CHAIN, ENCODING, ID, SEQ, WRITER, entry_of, message_of
 from proxy.sinks.role import SinkError

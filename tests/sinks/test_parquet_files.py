@@ -7,8 +7,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from proxy.audit.event import LogEntry
-from proxy.audit.event_columns import columns
+from proxy.core.event import LogEntry
+from proxy.core.event_columns import columns
 from proxy.sinks import parquet_files as module
 from proxy.sinks.parquet_files import ParquetFolder, decode, encode
 from proxy.sinks.role import SinkError

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.audit.event import LogEntry, Written
+from proxy.core.event import LogEntry, Written
 from proxy.sinks.role import Sink
 from tests.support.clickhouse_server import ClickHouseServer
 from tests.support.nats_servers import NatsServers, nats_servers

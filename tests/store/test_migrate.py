@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import multiprocessing
 from pathlib import Path
 from typing import Any
@@ -185,3 +186,11 @@ def test_both_stores_have_the_same_tables_views_and_columns(postgres: Postgres, 
         column for column in postgres.psql(COLUMNS, database_url).splitlines() if not column.startswith(elsewhere)
     }
     assert ours == theirs
+
+
+@pytest.mark.parametrize("engine", ["postgres", "sqlite"])
+def test_a_migration_that_databases_have_is_never_changed(engine: str) -> None:
+    """Not even a comment of it: databases have its hash. Write another one, and add that to the file."""
+    known = json.loads((Path(__file__).parent / "migrations.json").read_text())
+    found = {f"{engine}/{each.version:04}_{each.name}.sql": each.checksum for each in migrations(engine)}
+    assert found == {name: checksum for name, checksum in known.items() if name.startswith(engine)}

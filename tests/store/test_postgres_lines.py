@@ -9,8 +9,8 @@ import pytest
 import trustme
 
 from proxy.audit.encoder import encode
-from proxy.audit.event import Filter, LogEntry
 from proxy.audit.event_store_postgres import PostgresEvents
+from proxy.core.event import Filter, LogEntry
 from proxy.core.proposals import Consumed, State
 from proxy.errors import StoreUnavailableError
 from proxy.store import postgres as module

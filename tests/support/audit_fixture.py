@@ -12,10 +12,10 @@ from typing import Any
 from proxy.audit import local_log_sql
 from proxy.audit.checkpoint_signer import CheckpointSigner
 from proxy.audit.checkpoints import CHECKPOINT_FILE
-from proxy.audit.event import LogEntry
 from proxy.audit.local_log import LOG_FILE, LocalLog
 from proxy.audit.open_events import open_events
 from proxy.audit.signing_keys import AuditKeys
+from proxy.core.event import LogEntry
 from proxy.core.model import AuditEvent, Finding
 
 NOW = 1_763_000_000.25

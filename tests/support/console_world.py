@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from proxy.audit.encoder import encode
-from proxy.audit.event import LogEntry
 from proxy.audit.open_events import open_events
+from proxy.core.event import LogEntry
 from proxy.core.ids import new_id
 from proxy.core.model import AuditEvent, Finding
 from tests.support.harness import Interlock, ServerHandle, start_interlock, start_python_server

@@ -7,8 +7,10 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from tests.support.loopback import serve
 
 
 @dataclass
@@ -56,16 +58,9 @@ def _handler(service: DecisionService) -> type[BaseHTTPRequestHandler]:
 @contextlib.contextmanager
 def start_service() -> Iterator[DecisionService]:
     service = DecisionService()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(service))
-    server.daemon_threads = True
-    service.url = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
-        yield service
-    finally:
-        if service.held is not None:
-            service.held.set()
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with serve(_handler(service)) as service.url:
+        try:
+            yield service
+        finally:
+            if service.held is not None:
+                service.held.set()

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from proxy.config import KEK_ENV, Settings
+from proxy.config import Settings
+from proxy.core.secret_variables import KEK_ENV
 from proxy.fleet.join import Joined, init_fleet, join_fleet
 from proxy.fleet.open_state import Fleet, find_fleet_with_key
 from proxy.gate.tool_pins import Page, ServerPins, print_tool, take_page

@@ -13,7 +13,7 @@ import duckdb
 import nats
 from nats.js.api import AckPolicy, ConsumerConfig
 
-from proxy.audit.event import LogEntry, link, start
+from proxy.core.event import LogEntry, link, start
 from proxy.sinks import clickhouse_sink, parquet_sink
 from proxy.sinks.nats_sink import entry_of, open_sink
 from proxy.sinks.role import Sink

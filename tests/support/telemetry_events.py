@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from proxy.audit.event import LogEntry
+from proxy.core.event import LogEntry
 from proxy.telemetry.exported_event import ExportedEvent, read_entry
 
 TRACE_ID, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"

@@ -9,7 +9,6 @@ from typing import Any
 from proxy.audit.chain_reader import AllChains, LogChains, StoreChains
 from proxy.audit.checkpoint_signer import CheckpointSigner
 from proxy.audit.checkpoints import CHECKPOINT_FILE, Checkpoint, Signed, by_writer, read
-from proxy.audit.event import Head
 from proxy.audit.event_store import Events
 from proxy.audit.local_log import LOG_FILE
 from proxy.audit.local_log_files import DaemonLog, log_states
@@ -17,6 +16,7 @@ from proxy.audit.shipper import Route, Shipper
 from proxy.audit.signing_keys import AuditKeys
 from proxy.audit.verify import Evidence, Report, verify
 from proxy.audit.writers import WriterRegistry
+from proxy.core.event import Head
 from proxy.core.model import AuditEvent
 
 START = 1_763_000_000.0

@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from proxy.audit.event import Filter
 from proxy.audit.open_events import open_events
 from proxy.audit.reader import open_audit
+from proxy.core.event import Filter
 
 LIMIT = 60
 PAGE = 5000

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from proxy.audit.event import LogEntry
+from proxy.core.event import LogEntry
 from proxy.sinks.role import SinkError
 from proxy.telemetry.batches import Numbered, read_batch, send_halving
 from proxy.telemetry.http_delivery import RefusedError

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from proxy.audit.event import LogEntry
+from proxy.core.event import LogEntry
 from proxy.telemetry.exported_event import read_entry
 from tests.support.telemetry_events import CALL, COMPLETED, DENIED, FINDING, GAP, OPERATOR, exported
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
-from proxy.audit.event import LogEntry
+from proxy.core.event import LogEntry
 from proxy.errors import ConfigError
 from proxy.sinks.role import SinkError
 from proxy.sinks.telemetry_settings import OtlpSettings

@@ -191,8 +191,8 @@ def test_keys_from_the_environment_are_rotated_there() -> None:
 
 
 def test_settings_and_environment_say_where_the_keys_are(tmp_path: Path) -> None:
-    settings = load_settings({"state_dir": tmp_path}, {}).settings
-    named = load_settings({"state_dir": tmp_path, "commit_keys": tmp_path / "k"}, {}).settings
+    settings = load_settings({"state_dir": tmp_path}, {}).settings.commit_keys_file
+    named = load_settings({"state_dir": tmp_path, "commit_keys": tmp_path / "k"}, {}).settings.commit_keys_file
     in_state, in_file = open_keys(settings, {}), open_keys(named, {"INTERLOCK_COMMIT_SECRET": ""})
     assert isinstance(in_state, KeyFile)
     assert isinstance(in_file, KeyFile)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from proxy.audit.chain_reader import StoreChains
-from proxy.audit.event import Head
 from proxy.audit.event_store import Events
 from proxy.audit.open_archive import open_folder
 from proxy.audit.open_events import open_events
@@ -22,6 +21,7 @@ from proxy.commands.options import AsJson, store_settings, takes
 from proxy.commands.terminal import count, print_json_lines, print_note, printable
 from proxy.commands.time_format import parse_time
 from proxy.config import Settings
+from proxy.core.event import Head
 from proxy.errors import ConfigError
 from proxy.store.open_store import store_exists
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from proxy.audit.event import LogEntry, Written
 from proxy.audit.open_events import open_events
 from proxy.audit.shipper import BATCH
 from proxy.commands.options import AsJson, store_settings, takes
 from proxy.commands.terminal import count, print_json_lines, print_note
 from proxy.config import Settings
+from proxy.core.event import LogEntry, Written
 from proxy.errors import ConfigError
 from proxy.sinks.open_sinks import open_sink
 from proxy.sinks.settings import NatsSettings, SinkSettings

@@ -16,7 +16,6 @@ from typing import IO, Annotated, Literal
 
 import typer
 
-from proxy.audit.event import Filter, LogEntry
 from proxy.audit.event_store import Events
 from proxy.audit.export_form import COLUMNS, csv_cells, exported
 from proxy.audit.open_archive import open_folder
@@ -33,6 +32,7 @@ from proxy.commands.options import AsJson, store_settings, takes, trail_settings
 from proxy.commands.terminal import count, format_json, print_json_lines, print_note, printable
 from proxy.commands.time_format import format_time, parse_time
 from proxy.config import Settings
+from proxy.core.event import Filter, LogEntry
 from proxy.errors import ConfigError
 from proxy.store.open_store import store_exists
 from proxy.telemetry.cef import cef_line

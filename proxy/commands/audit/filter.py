@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 
 import typer
 
-from proxy.audit.event import Filter
-from proxy.audit.event_columns import segments
 from proxy.commands.time_format import parse_time
+from proxy.core.event import Filter
+from proxy.core.event_columns import segments
 from proxy.errors import ConfigError
 
 # The first `=` outside quotes parts path and value: a quoted name may hold one.

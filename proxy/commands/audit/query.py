@@ -12,7 +12,6 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from proxy.audit.event import CallRecord, Filter, LogEntry
 from proxy.audit.reader import AuditReader, open_audit
 from proxy.commands.audit.filter import read_filter
 from proxy.commands.options import AsJson, takes, trail_settings
@@ -28,6 +27,7 @@ from proxy.commands.terminal import (
 )
 from proxy.commands.time_format import format_exact_time, format_time
 from proxy.config import Settings
+from proxy.core.event import CallRecord, Filter, LogEntry
 from proxy.errors import ConfigError
 
 PAGE = 1000

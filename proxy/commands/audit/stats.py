@@ -9,13 +9,13 @@ from typing import Annotated, Any
 
 import typer
 
-from proxy.audit.event import DayStats, DenialStats, Filter, SecretStats, Stats, ToolStats
 from proxy.audit.reader import open_audit
 from proxy.commands.audit.filter import read_filter
 from proxy.commands.options import AsJson, takes, trail_settings
 from proxy.commands.terminal import Cell, count, format_json, print_table, printable
 from proxy.commands.time_format import format_time
 from proxy.config import Settings
+from proxy.core.event import DayStats, DenialStats, Filter, SecretStats, Stats, ToolStats
 
 TIMEOUT = 600.0  # seconds: sums go over every event that matches
 EPILOG = "Example:  interlock audit stats --since 7d"

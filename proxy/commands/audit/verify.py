@@ -17,12 +17,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.text import Text
 
 from proxy.audit.chain_reader import Chains, ExportedChains
-from proxy.audit.event import Head
 from proxy.audit.event_schema import json_schema
 from proxy.audit.open_archive import open_folder
 from proxy.audit.pipeline import destination
 from proxy.audit.reader import open_audit
-from proxy.audit.signed_checkpoints import Found, read_checkpoints, read_evidence
+from proxy.audit.signed_checkpoints import Found, Proofs, read_checkpoints, read_evidence
 from proxy.audit.signing_keys import AuditKeys
 from proxy.audit.stretch_pool import open_pool
 from proxy.audit.verified import read_verified, write_verified
@@ -38,8 +37,9 @@ from proxy.commands.terminal import (
     printable,
     stdout_console,
 )
-from proxy.commands.time_format import parse_time
+from proxy.commands.time_format import format_time, parse_time
 from proxy.config import Settings
+from proxy.core.event import Head
 from proxy.errors import ConfigError
 from proxy.store.sqlite import STORE_FILE
 
@@ -84,6 +84,13 @@ def verify(
         ),
     ] = None,
     local: Annotated[bool, typer.Option("--local", help="Only what is still in the local logs.")] = False,
+    transparency: Annotated[
+        list[Path] | None,
+        typer.Option(help="Files with proofs of a transparency log; default: the one of the state folder."),
+    ] = None,
+    log_key: Annotated[
+        list[Path] | None, typer.Option(help="Public keys of these logs (PEM); default: that of the settings.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Verify the hash chain of every writer, and every signed checkpoint of it.
@@ -96,10 +103,11 @@ def verify(
     is bad, but no checkpoint covers some of the writers.
     """
     until = parse_time(exported_at, "--exported-at", time.time()) if exported_at else None
+    proofs = Proofs.chosen(settings, transparency or (), log_key or ()) if transparency or not checkpoints else None
+    chosen = Chosen(export, tuple(checkpoints or ()), tuple(public_key or ()), until, since, local, proofs)
     if archive is not None:
-        _verify_archive(settings, archive, tuple(checkpoints or ()), tuple(public_key or ()), as_json=as_json)
+        _verify_archive(settings, archive, chosen, as_json=as_json)
         return
-    chosen = Chosen(export, tuple(checkpoints or ()), tuple(public_key or ()), until, since, local)
     report, found = asyncio.run(_verify(settings, chosen))
     _tell(report, found, str(export) if export else named_store(settings), as_json=as_json)
 
@@ -107,7 +115,7 @@ def verify(
 def _tell(report: Report, found: Found, where: str, *, as_json: bool) -> None:
     """Print the result. Raises typer.Exit where it is not good."""
     if as_json:
-        _print_json(report, found.broken)
+        _print_json(report, found)
     else:
         _print(report, found, where)
     if report.problems or found.broken:
@@ -116,14 +124,12 @@ def _tell(report: Report, found: Found, where: str, *, as_json: bool) -> None:
         raise typer.Exit(EXIT_UNPROVEN)
 
 
-def _verify_archive(
-    settings: Settings, place: str, files: tuple[Path, ...], keys: tuple[Path, ...], *, as_json: bool
-) -> None:
+def _verify_archive(settings: Settings, place: str, chosen: Chosen, *, as_json: bool) -> None:
     folder = open_folder(place)
     from proxy.audit.archive import ArchivedChains  # noqa: PLC0415  needs pyarrow
 
     chains = ArchivedChains(folder)
-    found = read_checkpoints(settings, files, keys, stored=chains.lines)
+    found = read_checkpoints(settings, chosen.files, chosen.keys, stored=chains.lines, proofs=chosen.proofs)
     evidence, anchors = chains.evidence(found.evidence)
     report = asyncio.run(verify_chains(chains, evidence, anchors=anchors))
     _tell(report, found, place, as_json=as_json)
@@ -157,6 +163,7 @@ class Chosen:
     until: float | None
     since: str | None
     local: bool
+    proofs: Proofs | None
 
 
 async def _verify(settings: Settings, chosen: Chosen) -> tuple[Report, Found]:
@@ -167,7 +174,7 @@ async def _verify(settings: Settings, chosen: Chosen) -> tuple[Report, Found]:
         if not (export or chosen.local or audit.store or await chains.heads()):
             raise ConfigError(f"there is no audit trail in {settings.state_dir}; give --state-dir or --database-url")
         store = None if export or chosen.local else audit.store
-        found = await read_evidence(settings, store, chosen.files, chosen.keys, chosen.until)
+        found = await read_evidence(settings, store, chosen.files, chosen.keys, chosen.until, chosen.proofs)
         anchors = _anchors(settings, found, chosen.since)
         total = expected(found.evidence.signed) - sum(head.seq for head in anchors.values())
         with (
@@ -202,11 +209,13 @@ def show_progress(what: str, total: int | None, *, watched: bool) -> Iterator[Ca
         yield lambda number: bar.advance(task, number)
 
 
-def _print_json(report: Report, broken: list[str]) -> None:
+def _print_json(report: Report, found: Found) -> None:
+    broken = found.broken
     problems = [asdict(problem) for problem in report.problems]
     summary = {"checked": report.checked, "problems": problems, "broken_checkpoints": len(broken)}
     print_json_lines({"kind": "writer", **asdict(writer)} for writer in report.writers)
     print_json_lines({"kind": "checkpoint", "problem": text} for text in broken)
+    print_json_lines({"kind": "logged", "writer": name, **asdict(one)} for name, one in found.logged.items())
     print_json_lines([{"kind": "summary", **summary, "unsigned": report.unsigned}])
 
 
@@ -227,6 +236,9 @@ def _print(report: Report, found: Found, where: str) -> None:
         console.print(f"No checkpoint covers {unproven}: give their files with --checkpoints.")
     if found.unknown:
         console.print(f"{count(found.unknown, 'checkpoint')} of unknown keys count for nothing: give --public-key.")
+    for name, one in found.logged.items():
+        since = format_time(one.time)
+        console.print(f"A transparency log has writer {printable(name)} up to event {one.seq}, since {since}.")
     if skipped := sum(one.after for one in report.writers):
         console.print(f"{count(skipped, 'event')} before --since were not read: a checkpoint vouches for them.")
     good = "all as they were written" if not report.problems else "up to the first bad one of each writer"

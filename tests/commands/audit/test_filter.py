@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.audit.event import Filter
 from proxy.commands.audit.filter import read_filter
+from proxy.core.event import Filter
 from proxy.errors import ConfigError
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from proxy.audit.event import CallRecord
 from proxy.commands.audit.query import LEAST_TELLING, doubts, print_calls
+from proxy.core.event import CallRecord
 from tests.commands.conftest import Run, complaint
 from tests.support.audit_fixture import NOW, TRAIL, World, event
 from tests.support.postgres import Postgres

@@ -13,11 +13,16 @@ import pytest
 from proxy.audit.checkpoints import CHECKPOINT_FILE
 from proxy.audit.local_log import LOG_FILE
 from proxy.audit.open_events import open_events
+from proxy.audit.rekor_client import RekorClient
+from proxy.audit.rekor_entry import LogKey
 from proxy.audit.signed_checkpoints import Found, read_checkpoints
 from proxy.audit.signing_keys import AuditKeys
+from proxy.audit.transparency import PROOF_FILE
+from proxy.audit.transparency_feed import TransparencyFeed
 from proxy.audit.verify import Evidence
 from proxy.config import load_settings
 from tests.commands.conftest import Done, Run, complaint
+from tests.support.rekor_server import start_rekor
 from tests.support.trail_fixture import move, sign, write
 
 
@@ -97,6 +102,35 @@ def test_a_checkpoint_that_was_forged_is_told(run: Run, state: Path) -> None:
     assert done.returncode == 1
     assert "BAD CHECKPOINT" in done.stdout
     assert "signature is wrong" in done.stdout
+
+
+def test_proofs_of_a_transparency_log_are_checked_without_it(run: Run, state: Path, tmp_path: Path) -> None:
+    key, proofs = tmp_path / "log.pem", state / PROOF_FILE
+    with start_rekor() as log:
+        key.write_bytes(log.pem)
+        client = RekorClient(log.url)
+        feed = TransparencyFeed(state, state / CHECKPOINT_FILE, client, LogKey.parse(log.pem), 600.0)
+        assert feed.leads()
+        feed.round()
+        feed.close()
+    assert "give the log's key with transparency_key" in complaint(run("audit", "verify"))
+    done = run("audit", "verify", INTERLOCK_TRANSPARENCY_KEY=str(key))
+    assert done.returncode == 0
+    assert "A transparency log has writer" in done.stdout
+    assert "up to event 10, since " in done.stdout
+    as_json = [json.loads(line) for line in run("audit", "verify", "--log-key", str(key), "--json").stdout.splitlines()]
+    assert [(one["seq"], one["time"]) for one in as_json if one["kind"] == "logged"] == [(10, log.times[0])]
+    # Elsewhere, and for an export.
+    vault = shutil.copy(proofs, tmp_path / "vault.jsonl")
+    assert run("audit", "export", "--output", str(tmp_path / "trail.jsonl")).returncode == 0
+    named = ("--checkpoints", str(state / CHECKPOINT_FILE), "--transparency", str(vault), "--log-key", str(key))
+    done = run("audit", "verify", "--export", str(tmp_path / "trail.jsonl"), *named)
+    assert (done.returncode, "A transparency log has writer" in done.stdout) == (0, True)
+    proofs.write_text(proofs.read_text().replace('"integratedTime": 1', '"integratedTime": 2'))
+    done = run("audit", "verify", INTERLOCK_TRANSPARENCY_KEY=str(key))
+    assert done.returncode == 1
+    assert "BAD CHECKPOINT" in done.stdout
+    assert "line 1: the log's signature over its time is wrong" in done.stdout
 
 
 def test_checkpoints_and_keys_kept_elsewhere_are_enough(run: Run, state: Path, tmp_path: Path) -> None:

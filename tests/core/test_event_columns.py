@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from proxy.audit import event_columns
-from proxy.audit.event_columns import COLUMNS, VALUES, PoisonError, clean, columns, encoded, readable, segments, time_of
+from proxy.core import event_columns
+from proxy.core.event_columns import COLUMNS, VALUES, PoisonError, clean, columns, encoded, readable, segments, time_of
 from proxy.core.json_codec import encode_fast, encode_json
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=8)

@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from proxy.audit.event import link, start
+from proxy.core.event import link, start
 
 
 def test_a_link_is_the_hash_of_the_link_before_the_number_and_the_text() -> None:

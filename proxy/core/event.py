@@ -1,6 +1,6 @@
 """Audit events as they are stored and queried. Pure.
 
-An event's body is the exact text that was recorded (audit/encoder.py); everything else was read from there.
+An event's body is the exact text that was recorded (proxy/audit/encoder.py); everything else was read from there.
 """
 
 from __future__ import annotations
