@@ -7,7 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from proxy.system import gc_tuning, log_setup  # before all others: it imports structlog without rich
+from proxy.system import gc_tuning, import_cache, log_setup  # before all others: it imports structlog without rich
 
 # isort: split
 from proxy.config import Settings, load_settings
@@ -81,7 +81,8 @@ def _sandbox(
     policy = preloaded.policy.current()
     if flag is None and not policy.sandboxes:
         return None
-    from proxy.runtime.sandboxed_run import choose_sandbox, prepare_sandbox  # noqa: PLC0415  most servers have none
+    with import_cache.kept:
+        from proxy.runtime.sandboxed_run import choose_sandbox, prepare_sandbox  # noqa: PLC0415  most servers have none
 
     chosen = choose_sandbox(flag, policy, server, launch.argv, policy_cache(settings))
     return None if chosen is None else prepare_sandbox(chosen, launch, settings, config)
@@ -145,7 +146,8 @@ async def _load_gate(box: SandboxedRun | None, start: _ServerStart) -> type[Stdi
 
 
 def _import_gate() -> type[StdioGate]:
-    from proxy.runtime.stdio_gate import StdioGate  # noqa: PLC0415
+    with import_cache.kept:
+        from proxy.runtime.stdio_gate import StdioGate  # noqa: PLC0415
 
     # The last large import: what lives now lives to the end, and no collection need look at it.
     gc_tuning.freeze()
