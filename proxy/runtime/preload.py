@@ -43,10 +43,17 @@ def open_masker(state_dir: Path) -> LiveMasker:
     return LiveMasker(key, cache=FileCache(state_dir / "cache"))
 
 
-def preload(settings: Settings, home: str | None = None, *, whole: bool = False) -> Preloaded:
+def preload(
+    settings: Settings,
+    home: str | None = None,
+    *,
+    whole: bool = False,
+    read: Callable[[CompiledPolicy], object] = lambda _: None,
+) -> Preloaded:
     """Load the policy, compile its detectors and read the SQL statements. Raises ConfigError or PolicyError.
 
     `home` is the home of whoever runs the server, where it is known. `whole`: all that a fleet shares is read anew.
+    `read` is called with each policy that is good, before its detectors are compiled.
     """
     Queries.load_all()
     # First: it brings the fleet's keys into the folder, which all that follows reads.
@@ -59,7 +66,7 @@ def preload(settings: Settings, home: str | None = None, *, whole: bool = False)
         pushed = open_pushed(settings, parsed, home)
     policy = LivePolicy(
         pushed or settings.policy,
-        prepare=lambda policy: _prepare(policy, masker, settings.state_dir),
+        prepare=lambda policy: _prepare(policy, masker, settings.state_dir, read),
         book=builtin(),
         parsed=parsed,
         home=home,
@@ -83,8 +90,11 @@ def policy_cache(settings: Settings) -> SealedCache:
     return SealedCache(settings.state_dir / "policy-cache", key)
 
 
-def _prepare(policy: CompiledPolicy, masker: LiveMasker, state_dir: Path) -> Callable[[], None]:
+def _prepare(
+    policy: CompiledPolicy, masker: LiveMasker, state_dir: Path, read: Callable[[CompiledPolicy], object]
+) -> Callable[[], None]:
     """Compile what a policy needs before it is in force; return what puts it in force."""
+    read(policy)
     if not policy.incoming and policy.pins.drift != "tolerant":
         return masker.prepare(policy.detectors)
     # Both take seconds where there is no cache yet, and compiling gives up the interpreter lock: at the same time. The
