@@ -15,6 +15,7 @@ import marshal
 import os
 import re
 import sys
+import threading
 from array import array
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -31,13 +32,15 @@ type Pattern = tuple[int, bytes, int, dict[str, int], tuple[str | None, ...]]
 class ImportCache:
     """While it is entered, what was compiled before comes from `file`. Leaving it adds what is new.
 
-    Enter it around imports alone: what else is compiled, such as a policy's patterns, is nobody's to find there.
+    Enter it around imports alone: what else is compiled, such as a policy's patterns, is nobody's to find there. What
+    other threads compile meanwhile is not kept either.
     """
 
     def __init__(self, file: Path | None) -> None:
         self._file = file
         self._code: dict[bytes, CodeType] = {}
         self._patterns: dict[tuple[str | bytes, int], Pattern] = {}
+        self._thread = 0
         self._known = -1  # how many were read or written; -1: the file was not read yet
         # Inner parts of the standard library: a version that has others goes without.
         self._re: Any = getattr(re, "_compiler", None)
@@ -48,6 +51,7 @@ class ImportCache:
             return self
         if self._known < 0:
             self._read(self._file)
+        self._thread = threading.get_ident()
         dataclasses.exec = self._execute  # type: ignore[attr-defined]  # it hides the builtin in that module alone
         if self._compile is not None:
             self._re.compile = self._pattern
@@ -88,12 +92,14 @@ class ImportCache:
     def _execute(self, text: str, names: dict[str, Any], found: dict[str, Any]) -> None:
         key = _checksum(text.encode())
         code = self._code.get(key)
-        if code is None:
+        if threading.get_ident() != self._thread:
+            code = compile(text, "<string>", "exec", dont_inherit=True)
+        elif code is None:
             code = self._code[key] = compile(text, "<string>", "exec", dont_inherit=True)
         builtins.exec(code, names, found)  # noqa: S102  the code that dataclasses would execute
 
     def _pattern(self, text: Any, flags: int = 0) -> Any:
-        if flags & UNKEPT or type(text) not in (str, bytes):
+        if flags & UNKEPT or type(text) not in (str, bytes) or threading.get_ident() != self._thread:
             return self._compile(text, flags)
         found = self._patterns.get((text, flags))
         if found is None:

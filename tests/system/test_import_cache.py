@@ -6,6 +6,7 @@ import dataclasses
 import re
 import subprocess
 import sys
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -82,6 +83,7 @@ def test_a_damaged_file_is_not_used_and_written_anew(tmp_path: Path) -> None:
 def test_what_is_compiled_outside_is_not_kept(tmp_path: Path) -> None:
     file = tmp_path / "kept"
     cache = ImportCache(file)
+    re.purge()
     with cache:
         re.compile("inside-of-imports")
     re.compile("a-policy's-own")
@@ -91,6 +93,24 @@ def test_what_is_compiled_outside_is_not_kept(tmp_path: Path) -> None:
     assert b"inside-again" in file.read_bytes()
     assert b"a-policy's-own" not in file.read_bytes()
     assert not hasattr(dataclasses, "exec")
+
+
+def test_what_another_thread_compiles_meanwhile_is_not_kept(tmp_path: Path) -> None:
+    made: list[type] = []
+
+    def work() -> None:
+        re.compile("a-policy's-own")
+        made.append(make_point())
+
+    re.purge()
+    with ImportCache(tmp_path / "kept") as cache:
+        other = threading.Thread(target=work)
+        other.start()
+        other.join()
+        assert repr(made[0](1)).endswith("Point(x=1, y=(1,))")
+        assert not cache._code
+        re.compile("inside-of-imports")
+    assert b"a-policy's-own" not in (tmp_path / "kept").read_bytes()
 
 
 def test_an_import_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
