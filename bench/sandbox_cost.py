@@ -2,11 +2,13 @@
 
 `python -m bench.sandbox_cost [ROUNDS]`. A start is the time until the filesystem server's answer to `initialize`; a
 call is one of a server that answers at once. Ways take turns, so that what else the machine does meets all of them.
+Processor time is that of all processes of a start, the server's too, to their end: a busy machine changes it least.
 """
 
 from __future__ import annotations
 
 import contextlib
+import resource
 import statistics
 import sys
 import tempfile
@@ -15,7 +17,7 @@ from pathlib import Path
 
 from bench.processes import started
 from bench.sandbox_compare import FILES
-from bench.stdio import OBSERVED, SERVER, WARM, Pipe
+from bench.stdio import LIMIT, OBSERVED, SERVER, WARM, Pipe
 from tests.support.node_tools import NODE
 
 ROUNDS = 9
@@ -42,22 +44,36 @@ def commands(server: list[str], folder: Path) -> dict[str, list[str]]:
     return found | {"run, traced, `on: observed`": [*run, str(ruled), "--trace", "require", "--", *server]}
 
 
-def start_once(argv: list[str], folder: Path) -> float:
-    """Start a server; return the milliseconds until its first answer."""
-    began = time.perf_counter()
+def start_once(argv: list[str], folder: Path) -> tuple[float, float]:
+    """Start a server; return the milliseconds until its first answer, and those of processor time until its end."""
+    used, began = _used(), time.perf_counter()
     with started("cost", argv, folder, pipes=True) as server:
         Pipe(server)
-        return (time.perf_counter() - began) * 1000
+        took = (time.perf_counter() - began) * 1000
+        assert server.process.stdin
+        server.process.stdin.close()
+        server.process.wait(LIMIT)  # so that it waits for its own processes, and theirs are counted
+    return took, (_used() - used) * 1000
 
 
-def starts(ways: dict[str, list[str]], folder: Path, rounds: int) -> dict[str, float]:
-    taken: dict[str, list[float]] = {way: [] for way in ways}
+def _used() -> float:
+    counted = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return counted.ru_utime + counted.ru_stime
+
+
+def starts(ways: dict[str, list[str]], folder: Path, rounds: int) -> dict[str, tuple[float, float]]:
+    """Return the medians of starts: until the first answer, and processor time."""
+    taken: dict[str, list[tuple[float, float]]] = {way: [] for way in ways}
     for turn in range(rounds + 1):
         for way, argv in ways.items():
             took = start_once(argv, folder)
             if turn:  # the first start of each warms caches
                 taken[way].append(took)
-    return {way: statistics.median(each) for way, each in taken.items()}
+    return {way: (_median(each, 0), _median(each, 1)) for way, each in taken.items()}
+
+
+def _median(taken: list[tuple[float, float]], which: int) -> float:
+    return statistics.median(each[which] for each in taken)
 
 
 def calls(ways: dict[str, list[str]], folder: Path) -> dict[str, float]:
@@ -83,9 +99,10 @@ def main() -> None:
         shared.mkdir()
         first = starts(commands([str(NODE.resolve()), str(FILES.resolve()), str(shared)], folder), folder, rounds)
         each = calls(commands(SERVER, folder), folder)
-    print(f"| | first answer, ms (median of {rounds}) | a call, ms (median of {CALLS}) |\n|---|---|---|")
-    for way, start in first.items():
-        print(f"| {way} | {start:.0f} | {each[way]:.2f} |")
+    print(f"| | first answer, ms (median of {rounds}) | processor time, ms | a call, ms (median of {CALLS}) |")
+    print("|---|---|---|---|")
+    for way, (start, used) in first.items():
+        print(f"| {way} | {start:.0f} | {used:.0f} | {each[way]:.2f} |")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from proxy.commands.run_flags import (
     with_optional_value,
 )
 from proxy.errors import InterlockError
-from proxy.system import gc_tuning
+from proxy.system import gc_tuning, import_cache
 from proxy.system.needs_linux import why_not_here
 
 EXIT_ERROR = 1
@@ -64,7 +64,8 @@ def _call(words: list[str]) -> None:
 
 def _run_server(flags: RunFlags) -> int:
     gc_tuning.pause_collection()  # until all is imported
-    from proxy.runtime.stdio_run import run_server  # noqa: PLC0415
+    with import_cache.kept:
+        from proxy.runtime.stdio_run import run_server  # noqa: PLC0415
 
     return run_server(flags)
 
@@ -72,7 +73,8 @@ def _run_server(flags: RunFlags) -> int:
 def _answer_hook(flags: DecideFlags) -> int:
     gc_tuning.pause_collection()  # to the end: the process lives for one call
     try:
-        from proxy.runtime.hook_decision import answer_hook  # noqa: PLC0415
+        with import_cache.kept:
+            from proxy.runtime.hook_decision import answer_hook  # noqa: PLC0415
     # Half an installation, or one that is being replaced: clients block on this exit code alone.
     except Exception as error:  # noqa: BLE001
         sys.stderr.write(f"Interlock cannot decide on this call, so it is blocked: {error}\n")

@@ -36,6 +36,7 @@ from proxy.audit.decision_log import log_decisions
 from proxy.audit.encoder import Encoder
 from proxy.core.event import Head, LogEntry
 from proxy.errors import AuditUnavailableError
+from proxy.store.wal import LongWal
 from proxy.system.package_data import version
 from proxy.system.secret_files import room_hint
 
@@ -94,6 +95,7 @@ class LocalLog:
         self._disk = threading.Lock()  # held by the thread that uses the connection
         self._waiting = 0  # items of the queue that the writer has not done
         self._pace = CommitPace()
+        self._wal = LongWal(path)
         self._queue: queue.SimpleQueue[_Item] = queue.SimpleQueue()
         self._gathered: list[_Given] = []
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -324,6 +326,7 @@ class LocalLog:
             before = local_log_sql.read_head(self._connection)
             links = local_log_sql.add(self._connection, before, bodies)
         self.head = before.after(links)
+        self._wal.committed()
         if (recent := self.recent) is not None:
             numbered = enumerate(zip(entries, links, strict=True), before.seq + 1)
             made = [LogEntry(one.body, before.writer, seq, tip, one.columns) for seq, (one, tip) in numbered]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 from proxy.fleet.membership import MembershipFile
 from proxy.injection import prepare as prepare_injection
 from proxy.policy.reloader import LivePolicy
 from proxy.redact import builtin
-from proxy.redact.reloader import LiveMasker
 from proxy.store.queries import Queries
 from proxy.system.secret_files import FileCache, SealedCache, read_or_make_key
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from proxy.config import Settings
     from proxy.fleet.open_state import Fleet
     from proxy.policy.decide import CompiledPolicy
+    from proxy.redact.reloader import LiveMasker
     from proxy.rollout.pushed_policy import PushedPolicy
 
 MASK_KEY_BYTES = 32
@@ -39,19 +40,28 @@ class Preloaded:
 
 
 def open_masker(state_dir: Path) -> LiveMasker:
+    from proxy.redact.reloader import LiveMasker  # noqa: PLC0415  slow to import: `interlock run` has a server to start
+
     key = read_or_make_key(state_dir / "keys" / "mask.key", MASK_KEY_BYTES)
     return LiveMasker(key, cache=FileCache(state_dir / "cache"))
 
 
-def preload(settings: Settings, home: str | None = None, *, whole: bool = False) -> Preloaded:
+def preload(
+    settings: Settings,
+    home: str | None = None,
+    *,
+    whole: bool = False,
+    read: Callable[[CompiledPolicy], object] = lambda _: None,
+) -> Preloaded:
     """Load the policy, compile its detectors and read the SQL statements. Raises ConfigError or PolicyError.
 
     `home` is the home of whoever runs the server, where it is known. `whole`: all that a fleet shares is read anew.
+    `read` is called with each policy that is good, before its detectors are compiled.
     """
     Queries.load_all()
     # First: it brings the fleet's keys into the folder, which all that follows reads.
     fleet = _start_fleet(settings, whole=whole)
-    masker, parsed = open_masker(settings.state_dir), policy_cache(settings)
+    masker, parsed = cache(lambda: open_masker(settings.state_dir)), policy_cache(settings)
     pushed = None
     if settings.policy_source == "pushed":
         from proxy.runtime.pushed_start import open_pushed  # noqa: PLC0415  for those who push
@@ -59,13 +69,13 @@ def preload(settings: Settings, home: str | None = None, *, whole: bool = False)
         pushed = open_pushed(settings, parsed, home)
     policy = LivePolicy(
         pushed or settings.policy,
-        prepare=lambda policy: _prepare(policy, masker, settings.state_dir),
+        prepare=lambda policy: _prepare(policy, masker, settings.state_dir, read),
         book=builtin(),
         parsed=parsed,
         home=home,
         also=settings.profile_files,
     )
-    return Preloaded(policy, masker, fleet, pushed)
+    return Preloaded(policy, masker(), fleet, pushed)
 
 
 def _start_fleet(settings: Settings, *, whole: bool) -> Fleet | None:
@@ -83,8 +93,15 @@ def policy_cache(settings: Settings) -> SealedCache:
     return SealedCache(settings.state_dir / "policy-cache", key)
 
 
-def _prepare(policy: CompiledPolicy, masker: LiveMasker, state_dir: Path) -> Callable[[], None]:
+def _prepare(
+    policy: CompiledPolicy,
+    open_masker: Callable[[], LiveMasker],
+    state_dir: Path,
+    read: Callable[[CompiledPolicy], object],
+) -> Callable[[], None]:
     """Compile what a policy needs before it is in force; return what puts it in force."""
+    read(policy)
+    masker = open_masker()
     if not policy.incoming and policy.pins.drift != "tolerant":
         return masker.prepare(policy.detectors)
     # Both take seconds where there is no cache yet, and compiling gives up the interpreter lock: at the same time. The

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import threading
 from typing import TYPE_CHECKING
 
-from proxy.system import gc_tuning, log_setup  # before all others: it imports structlog without rich
+from proxy.system import gc_tuning, import_cache, log_setup  # before all others: it imports structlog without rich
 
 # isort: split
 from proxy.config import Settings, load_settings
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from proxy.commands.run_flags import RunFlags
+    from proxy.policy.decide import CompiledPolicy
     from proxy.runtime.preload import Preloaded
     from proxy.runtime.sandboxed_run import SandboxedRun
     from proxy.runtime.stdio_gate import StdioGate
@@ -74,14 +76,14 @@ def run_server(given: RunFlags) -> int:
 
 
 def _sandbox(
-    settings: Settings, preloaded: Preloaded, server: str, launch: Launch, asked: tuple[str | None, Path | None]
+    settings: Settings, policy: CompiledPolicy, server: str, launch: Launch, asked: tuple[str | None, Path | None]
 ) -> SandboxedRun | None:
     """Return the server's sandbox; None where neither the policy nor the command line asks for one."""
     flag, config = asked
-    policy = preloaded.policy.current()
     if flag is None and not policy.sandboxes:
         return None
-    from proxy.runtime.sandboxed_run import choose_sandbox, prepare_sandbox  # noqa: PLC0415  most servers have none
+    with import_cache.kept:
+        from proxy.runtime.sandboxed_run import choose_sandbox, prepare_sandbox  # noqa: PLC0415  most servers have none
 
     chosen = choose_sandbox(flag, policy, server, launch.argv, policy_cache(settings))
     return None if chosen is None else prepare_sandbox(chosen, launch, settings, config)
@@ -111,6 +113,38 @@ def _strace(trace: str, name: str, say: Say) -> str | None:
         return None
 
 
+class _Loading:
+    """Loads the policy and all that it needs, in a thread, which waits once it has read the policy until `go_on`.
+
+    So the server starts before the policy's detectors are compiled.
+    """
+
+    def __init__(self, settings: Settings, home: str | None) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._policy: asyncio.Future[CompiledPolicy] = self._loop.create_future()
+        self._started = threading.Event()
+        self._all = asyncio.create_task(asyncio.to_thread(preload, settings, home, read=self._read))
+        self._all.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may be left to ask
+
+    def _read(self, policy: CompiledPolicy) -> None:
+        if not self._started.is_set():
+            self._loop.call_soon_threadsafe(self._policy.set_result, policy)
+            self._started.wait()
+
+    async def policy(self) -> CompiledPolicy:
+        """Return the policy, which is good, though its detectors may not be. Raises ConfigError or PolicyError."""
+        await asyncio.wait((self._policy, self._all), return_when=asyncio.FIRST_COMPLETED)
+        return self._policy.result() if self._policy.done() else (await self._all).policy.current()
+
+    def go_on(self) -> None:
+        """Let the detectors be compiled."""
+        self._started.set()
+
+    async def all(self) -> Preloaded:
+        """Return what is loaded. Raises ConfigError or PolicyError."""
+        return await self._all
+
+
 class _ServerStart:
     """Starts the server, once; the traced and sandboxed one where it is."""
 
@@ -124,15 +158,17 @@ class _ServerStart:
         return self.server
 
 
-async def _load_gate(box: SandboxedRun | None, start: _ServerStart) -> type[StdioGate]:
+async def _load_gate(box: SandboxedRun | None, start: _ServerStart, loading: _Loading) -> type[StdioGate]:
     """Import the gate, which takes as long as many servers need to start: they start meanwhile.
 
     Until the gate is there, not a byte goes to the server. One whose files are bound to its calls waits for the gate.
     Raises SandboxRefusedError.
     """
     if box is not None and box.is_supervised:
+        loading.go_on()
         return _import_gate()
     await start()
+    loading.go_on()
     if box is None:
         return _import_gate()
     # In a thread: the sandbox has to be told when the server may begin.
@@ -145,7 +181,8 @@ async def _load_gate(box: SandboxedRun | None, start: _ServerStart) -> type[Stdi
 
 
 def _import_gate() -> type[StdioGate]:
-    from proxy.runtime.stdio_gate import StdioGate  # noqa: PLC0415
+    with import_cache.kept:
+        from proxy.runtime.stdio_gate import StdioGate  # noqa: PLC0415
 
     # The last large import: what lives now lives to the end, and no collection need look at it.
     gc_tuning.freeze()
@@ -160,17 +197,32 @@ async def _serve(
     say: Say,
     sandbox: tuple[str | None, Path | None],
 ) -> int:
-    # Before the server starts: the policy may have a sandbox for it.
-    preloaded = preload(settings, own_home(launch.argv, os.environ))
-    box = _sandbox(settings, preloaded, context.server, launch, sandbox)
+    loading = _Loading(settings, own_home(launch.argv, os.environ))
+    try:
+        # Before the server starts: the policy may have a sandbox for it.
+        box = _sandbox(settings, await loading.policy(), context.server, launch, sandbox)
+        return await _serve_in(box, loading, settings, context, launch, strace, say)
+    finally:
+        loading.go_on()  # or its thread would keep the process from ending
+
+
+async def _serve_in(
+    box: SandboxedRun | None,
+    loading: _Loading,
+    settings: Settings,
+    context: Context,
+    launch: Launch,
+    strace: str | None,
+    say: Say,
+) -> int:
     channel = TracePipe(supervised=box is not None and box.is_supervised) if strace is not None else None
     command = box.launch if box is not None else launch
     if strace is not None and channel is not None:
         command = under_strace(command, strace, channel.path, sandboxed=box is not None and box.confines)
     start = _ServerStart(command)
     try:
-        gate = await _load_gate(box, start)
-        return await gate(settings, context, preloaded, say, channel, box).serve(start)
+        gate = await _load_gate(box, start, loading)
+        return await gate(settings, context, await loading.all(), say, channel, box).serve(start)
     except SandboxRefusedError as error:
         from proxy.confine.kernel_settings import with_settings  # noqa: PLC0415  hardly ever needed
 

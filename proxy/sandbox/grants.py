@@ -240,6 +240,8 @@ def _is_socket(path: str) -> bool:
 
 
 def _name_test(patterns: Sequence[str]) -> Callable[[str, str], bool]:
+    if not patterns:
+        return lambda _, name: is_secret_name(name)
     from proxy.sandbox.path_globs import compile_tail  # noqa: PLC0415
 
     tails = [compile_tail(pattern) for pattern in patterns]

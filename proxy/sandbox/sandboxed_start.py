@@ -9,10 +9,10 @@ import os
 import socket
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from proxy.sandbox import sandbox_exec
+from proxy.sandbox.process_reaper import SANDBOX_EXEC
 from proxy.sandbox.refusal import SandboxRefusedError
 from proxy.sandbox.refused_calls import RefusedCalls
 from proxy.sandbox.server_process import Launch
@@ -77,10 +77,9 @@ class SandboxedStart:
         self._channel, inside = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._channel.setblocking(False)
         inner = inside.detach()
-        script = str(Path(sandbox_exec.__file__))
         self.launch = Launch(
             sys.executable,
-            (sys.executable, "-I", "-S", script, str(content), str(inner)),
+            (sys.executable, *SANDBOX_EXEC, str(content), str(inner)),
             descriptors=(content, inner, *((plan.supervisor,) if plan.supervisor is not None else ())),
             environ=plan.environ,
             own_stderr=True,

@@ -6,8 +6,6 @@ A profile reads one of them only where its `secrets:` names it.
 from __future__ import annotations
 
 import functools
-import re
-from fnmatch import translate
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -82,12 +80,14 @@ NAMES: Final = (
     *("id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "id_ecdsa_sk", "id_ed25519_sk", ".netrc", ".pgpass"),
     *(".git-credentials", ".vault-token", "*.kdbx", "*.ppk", "*_history", "application_default_credentials.json"),
 )
-_NAME: Final = re.compile("|".join(map(translate, NAMES)))
+# Every file of a home is asked about: a set and one test of the end, not a pattern for each.
+_WHOLE: Final = frozenset(name for name in NAMES if "*" not in name)
+_ENDS: Final = tuple(name.removeprefix("*") for name in NAMES if name.startswith("*"))
 
 
 def is_secret_name(name: str) -> bool:
     """Return whether a file of that name is a secret wherever it lies."""
-    return _NAME.match(name) is not None
+    return name in _WHOLE or name.endswith(_ENDS)
 
 
 def secret_paths(homes: Iterator[str] | tuple[str, ...]) -> Iterator[str]:

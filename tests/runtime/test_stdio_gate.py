@@ -38,3 +38,39 @@ def test_not_a_byte_goes_to_a_server_whose_policy_does_not_load(tmp_path: Path) 
         assert run.end() == 1
     assert "rules" in run.errors()
     assert not log.exists() or log.read_bytes() == b""
+
+
+FAILS = """
+from proxy.errors import PolicyError
+from proxy.redact.reloader import LiveMasker
+def prepare(self, detectors):
+    raise PolicyError("the detectors cannot be compiled together")
+LiveMasker.prepare = prepare
+from proxy.cli import main
+main()
+"""
+
+
+def test_a_server_whose_detectors_do_not_compile_gets_no_byte_and_is_ended(tmp_path: Path) -> None:
+    log, pid = tmp_path / "log", tmp_path / "pid"
+    server = ["/bin/sh", "-c", 'echo $$ > "$0"; cat > "$1"', str(pid), str(log)]
+    words = [sys.executable, "-c", FAILS, "run", "--state-dir", str(tmp_path / "s"), "--trace", "off", "--", *server]
+    done = subprocess.run(
+        words,
+        check=False,
+        input='{"jsonrpc":"2.0","id":0,"method":"ping"}\n',
+        capture_output=True,
+        text=True,
+        env=environment(),
+    )
+    assert done.returncode == 1
+    assert "cannot be compiled together" in done.stderr
+    assert done.stdout == ""
+    assert not log.exists() or log.read_bytes() == b""
+    assert not pid.exists() or not pid.read_text() or not Path("/proc", pid.read_text().strip()).exists()
+
+
+def test_a_sandbox_that_cannot_be_had_ends_the_command(tmp_path: Path) -> None:
+    with start_run(tmp_path, ["true"], "--trace", "off", "--sandbox=no-such-profile") as run:
+        assert run.end() == 1
+    assert "no-such-profile" in run.errors()

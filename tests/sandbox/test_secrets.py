@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
+
 import pytest
 
-from proxy.sandbox.secrets import is_secret
+from proxy.sandbox.secrets import NAMES, is_secret, is_secret_name
 
 HOMES = ("/home/me",)
 
@@ -43,3 +45,13 @@ def test_what_is_no_secret_is_not(path: str):
 def test_roots_home_is_no_secret_to_root():
     assert not is_secret("/root/work/main.py", ("/root",))
     assert is_secret("/root/.ssh/id_rsa", ("/root",))
+
+
+@pytest.mark.parametrize("pattern", NAMES)
+def test_a_name_is_a_secret_as_a_shell_reads_the_pattern(pattern: str):
+    base = pattern.replace("*", "a")
+    for name in (base, f"x{base}", f"{base}x", base.upper(), pattern.replace("*", ""), f"\n{base}", f"{base}\n", "x"):
+        assert is_secret_name(name) == any(fnmatchcase(name, each) for each in NAMES), name
+    # What the two tests of a name understand: a star at the beginning, or none, and no other mark.
+    assert "*" not in pattern[1:]
+    assert not set("?[") & set(pattern)
