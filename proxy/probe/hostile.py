@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from proxy.core.model import JsonObject
     from proxy.probe.synthesise import SampleFiles
 
-type Proof = Literal["ran", "shown", "opened", "reached", "complained"]
-MAX_CALLS = 160
+type Proof = Literal["ran", "shown", "opened", "reached", "complained", "filtered"]
+MAX_CALLS = 200
 MAX_PARAMETERS = 6
 MANY = 30  # so many items of a list, none of them long, are no reason to use up a machine
 ECHO = "/bin/echo"
@@ -82,13 +82,17 @@ def attempts(tool: JsonObject, samples: SampleFiles, bait: Bait) -> tuple[Attemp
     """Return hostile inputs for the texts and lists that a tool takes, bounded."""
     schema = tool.get("inputSchema")
     root: JsonObject = schema if isinstance(schema, dict) else {}
-    bases = _bases(synthesise(tool, samples))
+    inputs = synthesise(tool, samples)
+    bases = _bases(inputs)
+    # What is left out switches nothing on or off that would keep a text from being used.
+    bare = [each.arguments for each in inputs if each.label == "required"]
+    about = _words(f"{tool.get('name', '')} {tool.get('description', '')}")
     found: list[Attempt] = []
-    for name in _texts(bases):
-        described = _words(f"{name} {_described(root, name)}")
-        about = _words(f"{tool.get('name', '')} {tool.get('description', '')}")
-        runs = not EXEC_PARAMETERS.isdisjoint(split_words(name))
-        for arguments in bases:
+    # One input after another: where there are too many, each text has been tried in the first.
+    for arguments in [*bare, *(each for each in bases if each not in bare)]:
+        for name in (each for each in _texts(bases) if each in arguments):
+            described = _words(f"{name} {_described(root, name)}")
+            runs = not EXEC_PARAMETERS.isdisjoint(split_words(name))
             made = (_put(arguments, name, each) for each in _payloads(described, about, bait, runs=runs))
             found += [each for each in made if each is not None and fits(root, each.arguments)]
     return tuple(found[:MAX_CALLS])
@@ -147,6 +151,8 @@ def _payloads(described: str, about: str, bait: Bait, *, runs: bool) -> Iterator
     yield from _places(described, bait)
     if not _SQL.search(f"{described} {about}"):
         yield _Text("a quotation mark in a query", "O'Brien'\"", "complained", "'")
+        token = marker()
+        yield _Text("brackets in a filter", f"{token}*)(|(q=*", "filtered", token)
 
 
 def _commands() -> Iterator[_Text]:
