@@ -57,7 +57,9 @@ def judge_attempts(
         attempt = attempts.get(each.call)
         if attempt is None:
             honest.setdefault(calls[each.call].tool, []).append(each.text)
-        elif (quote := _told(attempt, each.text)) and not _always(attempt, honest.get(calls[each.call].tool, [])):
+            continue
+        others = honest.get(calls[each.call].tool, [])
+        if (quote := _told(attempt, each.text)) and not _always(attempt, quote, others):
             proofs.setdefault(each.call, quote)
     yield from _findings(attempts, calls, proofs, rulebook)
 
@@ -112,6 +114,7 @@ def _told(attempt: Attempt, text: str) -> str | None:
     return found[0][:MAX_QUOTED] if found else None
 
 
-def _always(attempt: Attempt, others: Sequence[str]) -> bool:
-    """Return whether a tool says the same to an honest caller."""
-    return any(_told(attempt, text) for text in others)
+def _always(attempt: Attempt, quote: str, others: Sequence[str]) -> bool:
+    """Return whether a tool says the same to an honest caller. An error that quotes the caller is another each time."""
+    quotes = {told for text in others if (told := _told(attempt, text))}
+    return quote in quotes if attempt.proof == "complained" else bool(quotes)

@@ -5,6 +5,7 @@ A server that shows good tools at its first start and others later remembers tha
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from proxy.probe.fifo import reading
@@ -24,7 +25,8 @@ STOP_SECONDS = 2.0
 async def list_tools_again(sinkhole: Sinkhole, roots: Sequence[str], seconds: float) -> list[JsonObject]:
     """Return the tools of a second start; none where it does not answer: many servers are started once."""
     planned = plan_sinkhole(sinkhole)
-    with reading(sinkhole.file("notes"), lambda _: None):
+    os.mkfifo(sinkhole.file("trace"), 0o600)  # it starts as it did before: a server may look whether it is traced
+    with reading(sinkhole.file("notes"), _ignore), reading(sinkhole.file("trace"), _ignore):
         server = await start_server(planned)
         client = McpClient(server.read, server.write, roots)
         try:
@@ -36,3 +38,7 @@ async def list_tools_again(sinkhole: Sinkhole, roots: Sequence[str], seconds: fl
             await client.close()
             await server.stop(STOP_SECONDS)
             await server.clean_up()
+
+
+def _ignore(_: bytes) -> None:
+    """Drop what the sinks and strace say: this start is not judged by its acts."""

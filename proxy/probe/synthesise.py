@@ -250,6 +250,7 @@ NAMED: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"\b(ip|address)\b", ("192.0.2.7", "192.0.2.8")),
     (r"\b(command|cmd|shell)\b", ("echo hello", "true")),
     (r"\b(code|script)\b", ("print(1 + 1)", "1 + 1")),
+    (r"\b(order by|sort|sort by|column)\b", ("name", "id")),
     (r"\b(expression|formula|equation)\b", ("1 + 1", "2 * 3")),
     (r"\b(module|library|package)\b", ("json", "math")),
     (r"\btemplate\b", ("Hello {name}", "Hello {{ name }}")),

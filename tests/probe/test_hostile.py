@@ -113,3 +113,14 @@ def test_the_files_and_the_pickles_run_echo_with_their_token(tmp_path: Any) -> N
     held = next(each for each in made(data={"type": "string"}) if each.label == "a pickle")
     assert pickle.loads(held.arguments["data"].encode("latin-1")) == 0
     compile(bait_files(token)["extension.py"], MODULE, "exec")
+
+
+def test_each_text_is_tried_before_any_is_tried_again_with_other_values_beside_it() -> None:
+    schema = {
+        "type": "object",
+        "properties": {name: {"type": "string"} for name in ("page", "extra", "more", "most")},
+        "required": ["page"],
+    }
+    found = attempts({"name": "show", "inputSchema": schema}, SAMPLES, BAIT)
+    assert found[0].arguments.keys() == {"page"}  # the usual case: nothing else is switched on
+    assert {each.parameter for each in found} == {"page", "extra", "more", "most"}
