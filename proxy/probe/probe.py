@@ -17,7 +17,7 @@ from proxy.probe import findings, texts
 from proxy.probe.canary import restore_documents
 from proxy.probe.declared_scope import DeclaredScope, declare_call, declare_server, declare_tool
 from proxy.probe.fifo import reading
-from proxy.probe.hostile import attempts, crowds
+from proxy.probe.hostile import attempts, crowds, takes_sql
 from proxy.probe.judgement import JudgedTool, ProbeLog, describe_server
 from proxy.probe.mcp_client import McpClient, RequestRefusedError, RequestTimeoutError, ServerGoneError
 from proxy.probe.observer import Observer
@@ -317,12 +317,13 @@ class Probe:
     async def _attack(self, client: McpClient, tools: Sequence[_Tool], bait: Bait) -> None:
         """Call every tool as a malicious caller would. A server that ends by that is not probed further."""
         samples = self._workspace.samples()
+        sql = any(takes_sql(tool.definition) for tool in tools)
         for tool in tools:
             restore_documents(self._workspace.home)
             for crowd in crowds(tool.definition, samples):
                 if not tool.hangs and await self._call(client, tool, crowd) == "gone":
                     return
-            for each in attempts(tool.definition, samples, bait):
+            for each in attempts(tool.definition, samples, bait, sql=sql):
                 if tool.hangs:
                     break
                 self._log.attempts[len(self._log.calls)] = each
