@@ -80,6 +80,12 @@ class Server:
             if found.get("id") == self._last and "method" not in found:
                 return found
 
+    def tell(self, method: str) -> None:
+        """Send a notification."""
+        assert self.process.stdin
+        self.process.stdin.write(json.dumps({"jsonrpc": "2.0", "method": method}).encode() + b"\n")
+        self.process.stdin.flush()
+
     def call(self, tool: str, **arguments: Any) -> str:
         """Call a tool; return the text of its answer."""
         return str(self.ask("tools/call", name=tool, arguments=arguments)["result"]["content"][0]["text"])

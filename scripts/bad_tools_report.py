@@ -1,10 +1,15 @@
-"""How many tools are named HIGH by the probe, or stopped in a sandbox: `python scripts/bad_tools_report.py FOLDER`.
+"""How many tools are named HIGH by the probe, or stopped in a sandbox: `python scripts/bad_tools_report.py MATERIAL`.
 
-Each Python file of the folder is a server, or a sample for `scripts/serve_sample.py`. The folder stays outside of the
-repository: what is in the tests cannot measure anything. `--python` is an interpreter with the libraries that they
-import. Both the probe and the sandbox try honest inputs and those of a malicious caller. A tool counts as stopped
-where the sandbox refused an act in one of its calls, or ended it. The profile is the least one: Python, a folder of
-its own, no network.
+The material is a folder, of which each Python file is a sample for `scripts/serve_sample.py` (`--python` is an
+interpreter with the libraries that they import), or a list in YAML of servers that start themselves:
+
+    servers:
+      - {name: notes_1, command: [python, /tmp/notes/server.py], folder: /tmp/notes, bad: [read_note]}
+
+`bad` names the tools that count, `folder` is what the sandbox lets it read. The material stays outside of the
+repository: what is in the tests cannot measure anything. Both the probe and the sandbox try honest inputs and those of
+a malicious caller. A tool counts as stopped where the sandbox refused an act in one of its calls, or ended it. The
+profile is the least one: the interpreter, a folder of its own, no network.
 """
 
 from __future__ import annotations
@@ -19,8 +24,11 @@ import tempfile
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from ruamel.yaml import YAML
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(REPOSITORY))
@@ -44,25 +52,57 @@ OWN_NETWORK = re.compile(r"/proc/(?:[0-9]+/|self/)?net/")
 
 
 @dataclass(frozen=True)
+class Sample:
+    """A server of the material. A file is copied into the folder that the sandbox grants; `bad` is None for all."""
+
+    name: str
+    command: tuple[str, ...]
+    file: Path | None = None
+    folder: str | None = None
+    bad: frozenset[str] | None = None
+
+    def words(self, root: Path) -> list[str]:
+        """Return the command that starts it in the sandbox, where its file is in `root`."""
+        if self.file is None:
+            return list(self.command)
+        (root / self.file.name).write_text(self.file.read_text())
+        return [*self.command[:-1], str(root / self.file.name)]
+
+
+@dataclass(frozen=True)
 class Outcome:
     """What became of one tool."""
 
-    file: str
+    server: str
     tool: str
     high: bool
     stopped: bool
 
 
-def probed(folder: Path, file: Path, serve: list[str]) -> tuple[list[str], set[str]]:
+def material(place: Path, python: str) -> list[Sample]:
+    """Return the servers of a folder or of a list."""
+    if place.is_dir():
+        return [Sample(each.name, (python, SERVE_SAMPLE, str(each)), each) for each in sorted(place.glob("*.py"))]
+    listed = YAML(typ="safe").load(place.read_text())["servers"]
+    return [
+        Sample(each["name"], tuple(each["command"]), None, each["folder"], frozenset(each["bad"])) for each in listed
+    ]
+
+
+def probed(folder: Path, sample: Sample) -> tuple[list[str], set[str]]:
     """Return a server's tools, and those that the probe names HIGH; a finding about the server is about all of them."""
     flags = ["--json", "--hostile", "--call-timeout", "5", "--state-dir", str(folder / "probe")]
-    words = [*INTERLOCK, "probe", *flags, "--", *serve, str(file)]
-    done = subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, timeout=LIMIT, check=False)
+    words = [*INTERLOCK, "probe", *flags, "--", *sample.command]
+    # A folder that a probe lets it write to, as servers have one: some keep a database where they are started.
+    environ = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    with tempfile.TemporaryDirectory(prefix="work-") as place:
+        done = subprocess.run(words, cwd=place, env=environ, capture_output=True, text=True, timeout=LIMIT, check=False)
     if not done.stdout.strip():
-        return [], set()
+        sys.stderr.write(f"  {sample.name} was not probed: {done.stderr[-300:]}\n")
+        return sorted(sample.bad or ()), set()
     report = json.loads(done.stdout)
     for finding in report["findings"]:
-        sys.stderr.write(f"  {file.name} {finding['severity']} {finding['rule']}\n")
+        sys.stderr.write(f"  {sample.name} {finding['severity']} {finding['rule']}\n")
     tools = [str(tool["name"]) for tool in report["tools"]]
     high = [finding for finding in report["findings"] if finding["severity"] == "high"]
     if any(not finding.get("tool") for finding in high):
@@ -70,9 +110,11 @@ def probed(folder: Path, file: Path, serve: list[str]) -> tuple[list[str], set[s
     return tools, {str(finding["tool"]) for finding in high} | {str(t) for f in high for t in f.get("tools", [])}
 
 
-def sandboxed(place: Place, command: Any) -> list[str]:
+def sandboxed(sample: Sample, place: Place, command: Any) -> list[str]:
     """Return the command of a server in the least sandbox, traced, so that what is refused is told."""
-    lines = {"extends": ["python"], "read": ["$PACKAGE"], "write": [str(place.root), "$TMP"], "limits": LIMITS}
+    runtime = "node" if Path(sample.command[0]).name == "node" else "python"
+    readable = ["$PACKAGE", *([sample.folder, str(Path(SERVE_SAMPLE).parent)] if sample.folder else [])]
+    lines = {"extends": [runtime], "read": readable, "write": [str(place.root), "$TMP"], "limits": LIMITS}
     profile, policy = place.written("profile.yaml", lines), place.written("policy.yaml", "version: 1\ndefault: allow\n")
     flags = ["--state-dir", str(place.state), "--policy", policy, "--trace", "require", f"--sandbox={profile}"]
     return [*INTERLOCK, "run", *flags, "--", *command]
@@ -84,7 +126,7 @@ def calls_for(tool: dict[str, Any], samples: SampleFiles, bait: Bait) -> list[di
     return [*(each.arguments for each in honest), *(each.arguments for each in attempts(tool, samples, bait))]
 
 
-def stopped(folder: Path, file: Path, serve: list[str]) -> set[str]:
+def stopped(folder: Path, sample: Sample) -> set[str]:
     """Call every tool of a server in its sandbox; return those that were stopped."""
     home, root = folder / "home", folder / "root"
     for name in (*SECRETS, "documents/notes.txt"):
@@ -100,9 +142,9 @@ def stopped(folder: Path, file: Path, serve: list[str]) -> set[str]:
     place = Place(home, root, folder / "state", folder, folder)
     found: set[str] = set()
     # The sample's own file is its package; its interpreter's is the preset's.
-    (root / file.name).write_text(file.read_text())
-    with Server(place, Way("sandbox", sandboxed), [*serve, str(root / file.name)]) as server:
+    with Server(place, Way("sandbox", partial(sandboxed, sample)), sample.words(root)) as server:
         server.ask("initialize", **INITIALIZE)
+        server.tell("notifications/initialized")
         for tool in server.ask("tools/list")["result"]["tools"]:
             for arguments in calls_for(tool, samples, bait):
                 try:
@@ -121,42 +163,38 @@ def shown_its_own(events: list[dict[str, Any]]) -> Iterator[str]:
             yield event["tool"]
 
 
-def judged(file: Path, serve: list[str]) -> list[Outcome]:
-    """Probe a server, and run it in a sandbox."""
+def judged(sample: Sample) -> list[Outcome]:
+    """Probe a server, and run it in a sandbox. Where the sandbox cannot be asked, what the probe says still counts."""
     with tempfile.TemporaryDirectory(prefix="interlock-bad-", dir=Path.home()) as made:
         folder = Path(made)
         for state in ("probe", "state"):  # a first start compiles patterns for seconds
             seed_cache(folder / state)
+        tools, high, held = sorted(sample.bad or [sample.name]), set[str](), set[str]()
         try:
-            tools, high = probed(folder, file, serve)
-            held = stopped(folder, file, serve) if set(tools) - high else set()
+            tools, high = probed(folder, sample)
+            held = stopped(folder, sample) if set(sample.bad or tools) - high else set()
         except (subprocess.TimeoutExpired, RuntimeError, OSError, ValueError, KeyError) as error:
-            sys.stderr.write(f"{file.name}: {error}\n")
-            tools, high, held = [file.stem], set(), set()
-    found = [Outcome(file.name, tool, tool in high, tool in held) for tool in tools]
+            sys.stderr.write(f"{sample.name}: {error}\n")
+    counted = [tool for tool in tools if sample.bad is None or tool in sample.bad]
+    found = [Outcome(sample.name, tool, tool in high, tool in held) for tool in counted]
+    for absent in sorted((sample.bad or frozenset()) - set(tools)):
+        sys.stderr.write(f"{sample.name} {absent}: is not there\n")
     for each in found:
-        sys.stderr.write(
-            f"{each.file} {each.tool}: {'HIGH' if each.high else 'stopped' if each.stopped else 'nothing'}\n"
-        )
+        word = "HIGH" if each.high else "stopped" if each.stopped else "nothing"
+        sys.stderr.write(f"{each.server} {each.tool}: {word}\n")
     return found
 
 
 def main() -> None:
-    """Judge every server of a folder; print the figures, by the word that its files' names begin with."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
+    """Judge every server of the material; print the figures, by the word that their names begin with."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("material", type=Path)
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     asked = parser.parse_args()
     with ThreadPoolExecutor(asked.jobs) as pool:
-        found = [
-            each
-            for one in pool.map(
-                lambda file: judged(file, [asked.python, SERVE_SAMPLE]), sorted(asked.folder.glob("*.py"))
-            )
-            for each in one
-        ]
-    kinds = {each: each.file.partition("_")[0] for each in found}
+        found = [each for one in pool.map(judged, material(asked.material, asked.python)) for each in one]
+    kinds = {each: each.server.partition("_")[0] for each in found}
     total, high = Counter(kinds.values()), Counter(kinds[each] for each in found if each.high)
     caught = Counter(kinds[each] for each in found if each.high or each.stopped)
     for kind in sorted(total):

@@ -120,7 +120,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "proxy.policy_learning": ("proxy.policy", "proxy.learn.profile_text", *CORE),
     "proxy.learn": ("proxy.sandbox", "proxy.trace.capability", "proxy.system.terminal_text", *CORE),
     "proxy.probe": (
-        *("proxy.injection", "proxy.learn"),
+        *("proxy.injection", "proxy.learn", "proxy.redact"),
         *("proxy.trace", "proxy.sandbox", "proxy.gate", "proxy.wire", "proxy.policy"),
         *("proxy.egress.dns", "proxy.agent", "proxy.system", *CORE),
     ),
@@ -183,6 +183,7 @@ PURE = (
     *(f"proxy.trace.{name}" for name in ("normalise", "attribute", "observation_log", "server_name")),
     *(f"proxy.probe.{name}" for name in ("regex_sample", "synthesise", "declared_scope", "observation_facts")),
     *(f"proxy.probe.{name}" for name in ("findings", "observer", "declared_words", "texts", "comparison", "report")),
+    "proxy.probe.deceit",
     *(f"proxy.probe.{name}" for name in ("sarif", "html_report", "learning")),
     "proxy.learn",
     "proxy.policy_learning",

@@ -35,6 +35,22 @@ def judge_manifest(
     return found + [from_rule(changed, name, None, change) for name, change in changes.items() if change is not None]
 
 
+def judge_meanwhile(
+    first: Sequence[JsonObject], later: Sequence[JsonObject] | None, when: str, rulebook: Rulebook
+) -> list[ProbeFinding]:
+    """Compare what a server said of its tools at first with what it says later; nothing where it says nothing.
+
+    Tools that come and go are no finding: some servers have a tool that switches others on.
+    """
+    before = {str(tool.get("name")): tool for tool in first}
+    rule, found = rulebook.get("definition-changed-meanwhile"), []
+    for tool in later or ():
+        name = str(tool.get("name"))
+        if name in before and (change := _changes(before[name], tool)):
+            found.append(from_rule(rule, name, None, f"{change}, {when}"))
+    return found
+
+
 def _changes(before: JsonObject | None, after: JsonObject | None) -> str | None:
     if before is None:
         return "Seen: the tool is new"

@@ -40,6 +40,13 @@ _DOES_EXEC = re.compile(
     r" (\w+ ){0,4}?(commands?|programs?|scripts?|code|process(es)?|subprocess(es)?|shell|binary|binaries|executables?"
     r"|tests?|builds?|bash|powershell|jobs?)\b"
 )
+# In a tool's name these are verbs of anything ("run diagnostic"): what is run has to be named too.
+_VERBS = frozenset({"run", "execute", "exec"})
+_RUNNABLE = re.compile(
+    r"\b(commands?|programs?|scripts?|code|process(es)?|subprocess(es)?|shell|bash|binary|binaries|executables?|tests?"
+    r"|builds?|jobs?|tasks?|pipelines?|workflows?|tools?|cli|notebooks?|cells?|apps?|servers?|projects?|linter|lint|make"
+    r"|npm|python|node|docker|containers?|git|cargo|go|java|kubectl|terraform|ansible|sql|query|queries)\b"
+)
 _ENVIRONMENT = re.compile(r"\b(env|environ|environment)\b")
 
 
@@ -66,12 +73,19 @@ def read_words(tool: JsonObject) -> Declared:
     return Declared(
         network=bool(names & _NETWORK_NAMES) or takes_urls or bool(_DOES_NETWORK.search(text)),
         hinted=bool(_HINTS_NETWORK.search(text)),
-        executes=not _EXEC_NAMES.isdisjoint(called)
+        executes=_is_called_so(called, text)
         or not EXEC_PARAMETERS.isdisjoint(parameters)
         or bool(_DOES_EXEC.search(text)),
         environment=bool(_ENVIRONMENT.search(" ".join([*sorted(names), text]))),
         words=frozenset([*names, *text.split()]),
     )
+
+
+def _is_called_so(called: frozenset[str], text: str) -> bool:
+    """Return whether a tool's name says that it starts programs."""
+    verbs, rest = called & _VERBS, called - _VERBS
+    alone = bool(verbs) and (not rest or _RUNNABLE.search(" ".join([*sorted(rest), text])) is not None)
+    return alone or not (_EXEC_NAMES - _VERBS).isdisjoint(called)
 
 
 def _is_url(schema: object) -> bool:

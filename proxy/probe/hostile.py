@@ -22,10 +22,13 @@ if TYPE_CHECKING:
     from proxy.core.model import JsonObject
     from proxy.probe.synthesise import SampleFiles
 
-type Proof = Literal["ran", "shown", "opened", "reached", "complained"]
-MAX_CALLS = 160
+type Proof = Literal["ran", "shown", "opened", "reached", "complained", "filtered"]
+MAX_CALLS = 200
 MAX_PARAMETERS = 6
-MANY = 30  # so many items of a list, none of them long, are no reason to use up a machine
+# So many items of a list, none of them long, are no reason to use up a machine; and neither is a number of this size,
+# except where the work doubles with each one more.
+MANY = 30
+LARGER = 60
 ECHO = "/bin/echo"
 METADATA = "169.254.169.254"
 # A module that every Python has, and no program imports.
@@ -36,6 +39,7 @@ _ENCODED = re.compile(r"\b(base ?64|b64|encoded|serialized|serialised|pickled?|d
 _MODULES = re.compile(r"\b(module|library|package|plugin|extension|class)\b")
 _TEMPLATES = re.compile(r"\b(template|format|expression|formula|equation|calculat\w*|evaluat\w*|math\w*)\b")
 _SQL = re.compile(r"\b(sql|sqlite|postgres\w*|mysql|database)\b")
+_STATEMENTS = re.compile(r"\b(sql|statement|query|queries)\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,30 +82,47 @@ def bait_files(token: str) -> dict[str, str]:
     }
 
 
-def attempts(tool: JsonObject, samples: SampleFiles, bait: Bait) -> tuple[Attempt, ...]:
-    """Return hostile inputs for the texts and lists that a tool takes, bounded."""
+def takes_sql(tool: JsonObject) -> bool:
+    """Return whether a tool is there to run queries of its caller's."""
+    schema = tool.get("inputSchema")
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    about = _words(f"{tool.get('name', '')} {tool.get('description', '')}")
+    named = _words(" ".join(properties) if isinstance(properties, dict) else "")
+    return "sql" in named.split() or bool(_SQL.search(f"{about} {named}") and _STATEMENTS.search(named))
+
+
+def attempts(tool: JsonObject, samples: SampleFiles, bait: Bait, *, sql: bool = False) -> tuple[Attempt, ...]:
+    """Return hostile inputs for the texts and lists that a tool takes, bounded.
+
+    With `sql` the server runs any query that its caller writes, so a quotation mark leads nowhere.
+    """
     schema = tool.get("inputSchema")
     root: JsonObject = schema if isinstance(schema, dict) else {}
-    bases = _bases(synthesise(tool, samples))
+    inputs = synthesise(tool, samples)
+    bases = _bases(inputs)
+    # What is left out switches nothing on or off that would keep a text from being used.
+    bare = [each.arguments for each in inputs if each.label == "required"]
+    about = _words(f"{tool.get('name', '')} {tool.get('description', '')}")
     found: list[Attempt] = []
-    for name in _texts(bases):
-        described = _words(f"{name} {_described(root, name)}")
-        about = _words(f"{tool.get('name', '')} {tool.get('description', '')}")
-        runs = not EXEC_PARAMETERS.isdisjoint(split_words(name))
-        for arguments in bases:
-            made = (_put(arguments, name, each) for each in _payloads(described, about, bait, runs=runs))
+    # One input after another: where there are too many, each text has been tried in the first.
+    for arguments in [*bare, *(each for each in bases if each not in bare)]:
+        for name in (each for each in _texts(bases) if each in arguments):
+            described = _words(f"{name} {_described(root, name)}")
+            runs = not EXEC_PARAMETERS.isdisjoint(split_words(name))
+            made = (_put(arguments, name, each) for each in _payloads(described, about, bait, runs=runs, sql=sql))
             found += [each for each in made if each is not None and fits(root, each.arguments)]
     return tuple(found[:MAX_CALLS])
 
 
 def crowds(tool: JsonObject, samples: SampleFiles) -> tuple[Input, ...]:
-    """Return inputs with more items in their lists than an example has, still few."""
+    """Return inputs with more items in their lists, and larger numbers, than an example has; still few and small."""
     schema = tool.get("inputSchema")
     root: JsonObject = schema if isinstance(schema, dict) else {}
     base: JsonObject = max((each.arguments for each in synthesise(tool, samples)), key=len, default={})
     lists = {name: value * MANY for name, value in base.items() if isinstance(value, list) and value}
-    arguments = {**base, **lists}
-    return (Input("many items", arguments),) if lists and fits(root, arguments) else ()
+    numbers = {name: LARGER for name, value in base.items() if type(value) is int and value < LARGER}
+    made = (Input("many items", {**base, **lists}), Input("larger numbers", {**base, **numbers}))
+    return tuple(each for each in made if each.arguments != base and fits(root, each.arguments))
 
 
 def _bases(inputs: Sequence[Input]) -> list[JsonObject]:
@@ -134,7 +155,7 @@ def _put(arguments: JsonObject, name: str, payload: _Text) -> Attempt | None:
     return Attempt({**arguments, name: value}, name, payload.label, payload.proof, payload.token)
 
 
-def _payloads(described: str, about: str, bait: Bait, *, runs: bool) -> Iterator[_Text]:
+def _payloads(described: str, about: str, bait: Bait, *, runs: bool, sql: bool) -> Iterator[_Text]:
     if not runs:  # a parameter that is called `command` is there to be run
         yield from _commands()
         yield from _files(described, bait)
@@ -145,8 +166,10 @@ def _payloads(described: str, about: str, bait: Bait, *, runs: bool) -> Iterator
         yield from _asked(bait)
     yield from _templates(expected=_TEMPLATES.search(f"{described} {about}") is not None)
     yield from _places(described, bait)
-    if not _SQL.search(f"{described} {about}"):
+    if not sql:
         yield _Text("a quotation mark in a query", "O'Brien'\"", "complained", "'")
+        token = marker()
+        yield _Text("brackets in a filter", f"{token}*)(|(q=*", "filtered", token)
 
 
 def _commands() -> Iterator[_Text]:

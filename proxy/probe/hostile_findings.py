@@ -25,11 +25,16 @@ RULES = {
     "opened": "argument-leads-out",
     "reached": "argument-reaches-inside",
     "complained": "argument-in-query",
+    "filtered": "argument-in-query",
 }
+# A filter of LDAP that holds what was typed as it was typed, brackets too.
+_FILTER = r"\((?:uid|cn|sn|mail|ou|o|givenName|displayName|sAMAccountName|userPrincipalName|memberOf)=%s\*\)\(\|"
 _PATHS = re.compile(r"path|file|folder|dir|uri|url|source|document|repo|root", re.IGNORECASE)
 _SQL_ERRORS = re.compile(
     r"unrecognized token|near \"[^\"]*\": syntax error|syntax error at or near|unterminated quoted string"
     r"|You have an error in your SQL syntax|ORA-0\d{4}|Unclosed quotation mark|SQLITE_ERROR|OperationalError"
+    r"|XPathEvalError|XPathSyntaxError|XPST0003|Invalid XPath|Unfinished literal|Bad search filter|malformed filter"
+    r"|invalid LDAP filter|MongoServerError: unknown operator"
 )
 MAX_QUOTED = 160
 
@@ -52,7 +57,9 @@ def judge_attempts(
         attempt = attempts.get(each.call)
         if attempt is None:
             honest.setdefault(calls[each.call].tool, []).append(each.text)
-        elif (quote := _told(attempt, each.text)) and not _always(attempt, honest.get(calls[each.call].tool, [])):
+            continue
+        others = honest.get(calls[each.call].tool, [])
+        if (quote := _told(attempt, each.text)) and not _always(attempt, quote, others):
             proofs.setdefault(each.call, quote)
     yield from _findings(attempts, calls, proofs, rulebook)
 
@@ -96,14 +103,18 @@ def _acted(attempt: Attempt, record: ProbeObservation) -> bool:
 
 
 def _told(attempt: Attempt, text: str) -> str | None:
-    """Return the part of a result that shows that an input was evaluated."""
+    """Return the part of a result that shows that an input was evaluated, or became part of a query."""
     if attempt.proof == "shown":
         at = text.find(attempt.token)
         return text[max(0, at - 40) : at + MAX_QUOTED] if at >= 0 else None
+    if attempt.proof == "filtered":
+        shown = re.search(_FILTER % re.escape(attempt.token), text, re.IGNORECASE)
+        return text[shown.start() : shown.start() + MAX_QUOTED] if shown else None
     found = _SQL_ERRORS.search(text) if attempt.proof == "complained" else None
     return found[0][:MAX_QUOTED] if found else None
 
 
-def _always(attempt: Attempt, others: Sequence[str]) -> bool:
-    """Return whether a tool says the same to an honest caller."""
-    return any(_told(attempt, text) for text in others)
+def _always(attempt: Attempt, quote: str, others: Sequence[str]) -> bool:
+    """Return whether a tool says the same to an honest caller. An error that quotes the caller is another each time."""
+    quotes = {told for text in others if (told := _told(attempt, text))}
+    return quote in quotes if attempt.proof == "complained" else bool(quotes)

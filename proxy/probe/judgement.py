@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from proxy.probe import comparison, findings, texts
+from proxy.probe.deceit import judge_deceit, judge_described_credentials
 from proxy.probe.hostile_findings import judge_attempts
 from proxy.probe.observation_facts import note_run
 from proxy.probe.report import ProbeReport, ToolReport, sum_up
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from proxy.probe.observer import Observer
     from proxy.probe.report import CallResult
     from proxy.probe.rulebook import Rulebook
+    from proxy.probe.texts import CallText
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,11 @@ class JudgedTool:
 
 @dataclass(slots=True)
 class ProbeLog:
-    """All that was called and seen. Calls from number `honest` on are those of a malicious caller."""
+    """All that was called and seen.
+
+    Calls from number `honest` on hold words that hidden deeds wait for: they are judged, and no part of a profile.
+    Those from number `judged` on are a malicious caller's.
+    """
 
     context: RunContext
     startup: DeclaredScope
@@ -46,12 +52,18 @@ class ProbeLog:
     texts: list[texts.CallText] = field(default_factory=list)
     attempts: dict[int, Attempt] = field(default_factory=dict)
     used: dict[str, str] = field(default_factory=dict)  # what a tool used up, in words
+    asked: list[CallText] = field(default_factory=list)  # of the client's model or user, by the server
+    later: list[tuple[str, list[JsonObject]]] = field(default_factory=list)  # when it was asked again, and its tools
     honest: int = 0
+    judged: int = 0
     tampered: ProbeFinding | None = None
 
     def honest_records(self) -> list[ProbeObservation]:
         """Return what was observed while nobody was malicious."""
-        return [each for each in self.observer.records if each.call is None or each.call < self.honest]
+        return self._records(self.honest)
+
+    def _records(self, until: int) -> list[ProbeObservation]:
+        return [each for each in self.observer.records if each.call is None or each.call < until]
 
     def report(
         self,
@@ -73,6 +85,8 @@ class ProbeLog:
         found = [
             *comparison.judge_manifest(manifest, known.tools if known else None, rules),
             *texts.judge_definitions(manifest, rules),
+            *judge_described_credentials(manifest, rules),
+            *self._judge_later(manifest, rules),
             *self._judge(rules),
             *comparison.judge_profiles(profiles, known.profiles if known else None, rules, networked),
             *([self.tampered] if self.tampered else []),
@@ -99,15 +113,26 @@ class ProbeLog:
         return whose
 
     def _judge(self, rules: Rulebook) -> list[ProbeFinding]:
-        calls, seen = self.calls[: self.honest], self.observer
-        sought = [each for each in seen.sought if each.call is not None and each.call < self.honest]
-        said = [each for each in self.texts if each.call < self.honest]
+        calls, seen = self.calls[: self.judged], self.observer
+        sought = [each for each in seen.sought if each.call is not None and each.call < self.judged]
+        said = [each for each in self.texts if each.call < self.judged]
+        records = [*self._records(self.judged), *sought]
         return [
-            *findings.judge([*self.honest_records(), *sought], calls, self._outside_calls(), self.context, rules),
+            *findings.judge(records, calls, self._outside_calls(), self.context, rules),
             *texts.judge_results(said, calls, self.context, rules),
+            *texts.judge_asked(self.asked, self.calls, rules),
+            *judge_deceit(said, calls, self.context, rules),
             *judge_attempts(self.attempts, self.calls, seen.records, self.texts, rules),
             *judge_usage(self.used, self._started(), self._exhausted(), rules),
         ]
+
+    def _judge_later(self, manifest: Sequence[JsonObject], rules: Rulebook) -> list[ProbeFinding]:
+        """Judge what the server said of its tools when it was asked again, as far as that is new."""
+        found: list[ProbeFinding] = []
+        for when, tools in self.later:
+            found += comparison.judge_meanwhile(manifest, tools, when, rules)
+            found += texts.judge_definitions([tool for tool in tools if tool not in manifest], rules)
+        return list({(each.rule, each.tool): each for each in reversed(found)}.values())
 
     def _outside_calls(self) -> DeclaredScope:
         """Return what is declared for start-up and end: after hostile calls, also the hosts that those named."""

@@ -7,6 +7,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from proxy.errors import InterlockError, WireError
+from proxy.gate.tool_descriptions import strings
 from proxy.wire.jsonrpc import parse_json
 from proxy.wire.stdio_lines import BLANK, LineSplitter, TooLong, as_line
 
@@ -22,6 +23,8 @@ METHOD_NOT_FOUND = -32601
 MAX_LINE = 16 << 20
 MAX_PAGES = 50
 MAX_LISTED = 500
+# Of what a server asks the client during one call.
+MAX_ASKED, MAX_ASKED_TEXT = 20, 1 << 16
 # What clients of the SDK call themselves by default: a server that knows it is probed behaves.
 CLIENT = {"name": "mcp", "version": "0.1.0"}
 
@@ -61,6 +64,7 @@ class McpClient:
         self._next = 0
         self._meta: JsonObject = {}
         self._waiting: dict[int, asyncio.Future[JsonObject]] = {}
+        self._asked: list[str] = []
         self._listener = asyncio.create_task(self._listen())
 
     async def close(self) -> None:
@@ -143,6 +147,11 @@ class McpClient:
             with contextlib.suppress(ServerGoneError):
                 await self._send(self._answer(message))
 
+    def take_asked(self) -> list[str]:
+        """Return the texts of what the server has asked the client's model or user since the last time."""
+        asked, self._asked = self._asked, []
+        return asked
+
     def _answer(self, request: JsonObject) -> JsonObject:
         """Answer a request of the server: it gets the roots, and everything else is refused."""
         head = {"jsonrpc": "2.0", "id": request["id"]}
@@ -150,6 +159,8 @@ class McpClient:
             return {**head, "result": {"roots": [{"uri": f"file://{path}"} for path in self._roots]}}
         if request["method"] == "ping":
             return {**head, "result": {}}
+        if len(self._asked) < MAX_ASKED:
+            self._asked.append("\n".join(text for _, text in strings(request.get("params", {})))[:MAX_ASKED_TEXT])
         return {**head, "error": {"code": METHOD_NOT_FOUND, "message": "this client does not do that"}}
 
 

@@ -34,6 +34,13 @@ LABEL, MIXED_LABEL, SUBDOMAIN, LABELS = 30, 18, 60, 6
 ENTROPY = 3.0
 # So many names of one domain that nobody asked for are a message in pieces.
 MANY_NAMES = 8
+# Who says one of these tells about the machine it runs on.
+HARDWARE = frozenset(
+    {
+        *("hardware", "bios", "dmi", "motherboard", "vendor", "manufacturer", "hypervisor", "virtualization"),
+        *("inventory", "sysinfo", "specs", "specifications"),
+    }
+)
 UPLOADS = (b"POST ", b"PUT ", b"PATCH ")
 MISSING = ("ENOENT", "ENOTDIR", "ENXIO")
 
@@ -93,6 +100,7 @@ def facts(record: ProbeObservation, scope: DeclaredScope, context: RunContext) -
         "foreign_process": _is_foreign(observation, context),
         "own_process": _is_own(observation, context),
         "sought": was_sought(observation),
+        "hardware": not HARDWARE.isdisjoint(scope.words) or {"system", "information"} <= scope.words,
         "by_browser": not BROWSERS.isdisjoint(record.ancestors),
         "canary_sent": bool(canaries_sent(observation, scope, context)),
     }

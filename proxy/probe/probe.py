@@ -16,15 +16,18 @@ from proxy.errors import ConfigError, ServerError, TracingError
 from proxy.probe import findings, texts
 from proxy.probe.canary import restore_documents
 from proxy.probe.declared_scope import DeclaredScope, declare_call, declare_server, declare_tool
-from proxy.probe.hostile import attempts, crowds
+from proxy.probe.fifo import reading
+from proxy.probe.hostile import attempts, crowds, takes_sql
 from proxy.probe.judgement import JudgedTool, ProbeLog, describe_server
 from proxy.probe.mcp_client import McpClient, RequestRefusedError, RequestTimeoutError, ServerGoneError
 from proxy.probe.observer import Observer
 from proxy.probe.report import CallResult, ProbeReport
 from proxy.probe.rulebook import rulebook
+from proxy.probe.second_start import list_tools_again
 from proxy.probe.sinkhole import Sinkhole, environment, plan_sinkhole
 from proxy.probe.synthesise import Input, synthesise
 from proxy.probe.usage import Usage, judge_call, usage
+from proxy.probe.waited_words import waited_words
 from proxy.probe.workspace import Workspace, find_package_cache
 from proxy.sandbox.server_process import ServerProcess, plan_launch, start_server
 from proxy.trace.capability import Capability
@@ -33,14 +36,13 @@ from proxy.trace.tamper_guard import find_tracer, tracer_state
 from proxy.trace.tracer import options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from proxy.core.model import JsonObject
     from proxy.probe.baseline import ServerBaseline
     from proxy.probe.hostile import Bait
     from proxy.probe.observation_facts import ProbeObservation, RunContext
 
-CHUNK = 1 << 16
 QUIET_SECONDS, SETTLE_LOOKS = 0.03, 40
 LIST_SECONDS = 20.0
 STOP_SECONDS = 2.0
@@ -119,6 +121,7 @@ class Probe:
         self._tracer = 0
         self._pid = 0
         self._usage = Usage()
+        self._judged: tuple[JudgedTool, ...] = ()
 
     async def run(self, known: ServerBaseline | None = None) -> ProbeReport:
         """Probe, and compare with what is `known`.
@@ -147,30 +150,35 @@ class Probe:
 
     async def _watch(self, known: ServerBaseline | None) -> ProbeReport:
         program = plan_launch(self._plan.command, os.environ).program
-        sinkhole = self._sinkhole(program)
+        sinkhole = self._sinkhole(program, self._run)
         planned = plan_sinkhole(sinkhole)
         trace = self._run / "trace"
         os.mkfifo(trace, 0o600)
-        with self._reading(trace, self._feed_trace), self._reading(sinkhole.file("notes"), self._take_notes):
+        with reading(trace, self._feed_trace), reading(sinkhole.file("notes"), self._take_notes):
             server = await start_server(planned)
             try:
                 await self._wait_until_ready(server, sinkhole)
-                return await self._converse(server, sinkhole, known)
+                described, listed, problem = await self._converse(server, sinkhole)
             finally:
                 await server.clean_up()
+        if self._plan.hostile and problem is None:
+            second = self._sinkhole(program, self._workspace.second_run())
+            again = await list_tools_again(second, self._workspace.roots, self._plan.start_seconds)
+            self._log.later.append(("after a second start", again))
+        return self._log.report(described, listed, self._judged, known, problem, starter=self._setpriv)
 
-    def _sinkhole(self, program: str) -> Sinkhole:
+    def _sinkhole(self, program: str, run: Path) -> Sinkhole:
         cache = self._cache
         variables = dict([self._workspace.home.variable]) | (cache.variables or {}) | self._plan.variables
         setpriv = self._setpriv
         # strace keeps its capabilities, to trace a server that is root inside; the server itself gets none.
         dropping = (setpriv, *("--bounding-set=-all", "--inh-caps=-all", "--")) if setpriv else ()
-        tracing = (self._plan.strace, *options((*TRACED, *LOOKS)), "-o", str(self._run / "trace"), "--")
+        tracing = (self._plan.strace, *options((*TRACED, *LOOKS)), "-o", str(run / "trace"), "--")
         return Sinkhole(
-            str(self._run),
+            str(run),
             str(self._workspace.home.folder),
             (*tracing, *dropping, program, *self._plan.command[1:]),
-            environment(self._workspace.home.path, self._run, variables, os.environ.get("PATH", os.defpath)),
+            environment(self._workspace.home.path, run, variables, os.environ.get("PATH", os.defpath)),
             self._workspace.cwd,
             str(Path.home()),
             str(self._plan.state_dir) if self._plan.state_dir else None,
@@ -178,25 +186,6 @@ class Probe:
             drops=bool(dropping),
             home_path=str(self._workspace.home.path),
         )
-
-    @contextlib.contextmanager
-    def _reading(self, path: Path, take: Callable[[bytes], None]) -> Iterator[None]:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        loop = asyncio.get_running_loop()
-
-        def read() -> None:
-            with contextlib.suppress(BlockingIOError):
-                data = os.read(descriptor, CHUNK)
-                if not data:
-                    loop.remove_reader(descriptor)
-                take(data)
-
-        loop.add_reader(descriptor, read)
-        try:
-            yield
-        finally:
-            loop.remove_reader(descriptor)
-            os.close(descriptor)
 
     def _feed_trace(self, data: bytes) -> None:
         (self._run / "trace").unlink(missing_ok=True)  # strace has it open: nobody else can open it by its name now
@@ -229,7 +218,10 @@ class Probe:
                 "namespaces: kernel.unprivileged_userns_clone=1 and no AppArmor restriction of them, or root"
             )
 
-    async def _converse(self, server: ServerProcess, sinkhole: Sinkhole, known: ServerBaseline | None) -> ProbeReport:
+    async def _converse(
+        self, server: ServerProcess, sinkhole: Sinkhole
+    ) -> tuple[JsonObject, list[JsonObject], str | None]:
+        """Return what the server is, what tools it has, and why not all of them were called, if so."""
         client = McpClient(server.read, server.write, self._workspace.roots)
         try:
             info = await client.open_session(self._plan.start_seconds)
@@ -239,9 +231,12 @@ class Probe:
             tools = [_Tool(each, declare_tool(self._scope, each)) for each in listed["tools"]]
             self._pid = server.pid
             problem = await self._exercise(client, tools)
-            self._log.honest = len(self._log.calls)
+            self._log.honest = self._log.judged = len(self._log.calls)
             if self._bait is not None and problem is None:
+                await self._tempt(client, tools)
+                self._log.judged = len(self._log.calls)
                 await self._attack(client, tools, self._bait)
+            self._log.later.append(("after its calls", await _again(client)))
         except tuple(OUTCOMES) as error:
             raise await self._explain(server, sinkhole, error) from error
         finally:
@@ -252,8 +247,8 @@ class Probe:
         if problem is not None:
             problem = f"{problem}; the server ended with exit code {ending}{sinkhole.stderr_end()}"
         described = describe_server(self._plan.name, self._plan.command, info, listed)
-        reports = tuple(JudgedTool(each.name, each.scope, tuple(each.results)) for each in tools)
-        return self._log.report(described, listed["tools"], reports, known, problem, starter=self._setpriv)
+        self._judged = tuple(JudgedTool(each.name, each.scope, tuple(each.results)) for each in tools)
+        return described, listed["tools"], problem
 
     async def _explain(self, server: ServerProcess, sinkhole: Sinkhole, error: Exception) -> ServerError | TracingError:
         """Return the error for a server that does not answer, with the end of its stderr."""
@@ -311,15 +306,24 @@ class Probe:
         fullest = max(inputs, key=lambda each: len(each.arguments), default=Input("none", {}))
         return [*(inputs or [fullest]), *[fullest] * self._plan.repeats]
 
+    async def _tempt(self, client: McpClient, tools: Sequence[_Tool]) -> None:
+        """Call every tool with words that hidden deeds wait for."""
+        for tool in tools:
+            restore_documents(self._workspace.home)
+            for each in waited_words(tool.definition, self._workspace.samples()):
+                if not tool.hangs and await self._call(client, tool, each) == "gone":
+                    return
+
     async def _attack(self, client: McpClient, tools: Sequence[_Tool], bait: Bait) -> None:
         """Call every tool as a malicious caller would. A server that ends by that is not probed further."""
         samples = self._workspace.samples()
+        sql = any(takes_sql(tool.definition) for tool in tools)
         for tool in tools:
             restore_documents(self._workspace.home)
             for crowd in crowds(tool.definition, samples):
                 if not tool.hangs and await self._call(client, tool, crowd) == "gone":
                     return
-            for each in attempts(tool.definition, samples, bait):
+            for each in attempts(tool.definition, samples, bait, sql=sql):
                 if tool.hangs:
                     break
                 self._log.attempts[len(self._log.calls)] = each
@@ -340,6 +344,7 @@ class Probe:
             self._log.texts.append(texts.CallText(len(self._log.calls) - 1, texts.result_text(result)))
         except tuple(OUTCOMES) as error:
             outcome = OUTCOMES[type(error)]
+        self._log.asked += [texts.CallText(len(self._log.calls) - 1, text) for text in client.take_asked()]
         await self._settle()
         self._note_usage(tool.name, timed_out=outcome == "timeout")
         return outcome
@@ -357,6 +362,13 @@ class Probe:
             await asyncio.sleep(QUIET_SECONDS / 3)
             if time.time() - max(began, self._observer.last) >= QUIET_SECONDS:
                 return
+
+
+async def _again(client: McpClient) -> list[JsonObject]:
+    """Return the tools once more; none where the server has ended, or does not answer."""
+    with contextlib.suppress(*OUTCOMES):
+        return await client.list_all("tools/list", "tools", LIST_SECONDS)
+    return []
 
 
 def _open_private(path: Path) -> BinaryIO:

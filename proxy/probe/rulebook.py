@@ -21,7 +21,7 @@ FACTS = frozenset(
     {
         *("startup", "read_only", "network", "executes", "fetching", "foreign_process", "canary_sent", "remote"),
         *("hosts_named", "host_named", "data_in_name", "launch", "own_program", "program_named", "named"),
-        *("sought", "own_socket", "loopback", "hinted", "by_browser", "output"),
+        *("sought", "own_socket", "loopback", "hinted", "by_browser", "output", "hardware"),
         *("named_file", "granted", "granted_document", "temporary", "canary", "own_process", "working_folder"),
     }
 )

@@ -209,6 +209,7 @@ class _ArgumentMaker:
         at = self.samples
         return (
             (REPOSITORY, (at.repository,)),
+            (r"\b(id|identifier) $", ("1", "2")),  # of a document, a file or a source: no path
             (r"\b(time ?zone|tz)\b", ("Europe/Berlin", "America/New_York")),
             (r"\b(dest(ination)?|output|target|to|new) (file|path)|\bdestination\b", (at.new_file,)),
             (r"\b(dir(ectory)?|folder|root|cwd|workspace)\b", (at.folder,)),
@@ -237,7 +238,7 @@ class _ArgumentMaker:
 REPOSITORY = r"\brepo(sitory)?\b"
 NUMBERS = r"\b(number|amount|price|score|count|quantity|total|digit)\b"
 # So many of the hints are also searched for in descriptions; the others are words that occur in any text.
-DESCRIBED = 6
+DESCRIBED = 7
 NAMED: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"\b(e ?mail|recipient)\b", ("someone@example.org", "other@example.org")),
     (r"\b(date ?time|timestamp)\b", ("2026-01-05T10:00:00Z", "2026-02-06T11:30:00Z")),
@@ -249,6 +250,7 @@ NAMED: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"\b(ip|address)\b", ("192.0.2.7", "192.0.2.8")),
     (r"\b(command|cmd|shell)\b", ("echo hello", "true")),
     (r"\b(code|script)\b", ("print(1 + 1)", "1 + 1")),
+    (r"\b(order by|sort|sort by|column)\b", ("name", "id")),
     (r"\b(expression|formula|equation)\b", ("1 + 1", "2 * 3")),
     (r"\b(module|library|package)\b", ("json", "math")),
     (r"\btemplate\b", ("Hello {name}", "Hello {{ name }}")),

@@ -37,10 +37,12 @@ _CLAIMS = (
     ),
     re.compile(
         r"(?i)\b(?:ignor|bypass|skip|disabl|overrid|disregard)\w*\s+(?:\w+\s+){0,2}?(?:(?:all|any|every)\s+(?:\w+\s+){0,2}?)?"
-        r"(?:safety|security|validation|restrictions?|polic(?:y|ies)|guardrails?|permissions?|authori[sz]ation)\b"
+        r"(?:safety|security|validation|restrictions?|polic(?:y|ies)|guardrails?|permissions?|authori[sz]ation"
+        r"|content filter(?:s|ing)?|(?:\w+ )?assistant instructions)\b"
     ),
     re.compile(
-        r"(?i)\btrust\s+(?:all|any|every)\b|\bunrestricted\s+(?:\w+\s+)?(?:access|privileges|permissions)\b"
+        r"(?i)\btrust\s+(?:all|any|every)\b"
+        r"|\b(?:unrestricted|full\s+system)\s+(?:\w+\s+)?(?:access|privileges|permissions)\b"
         r"|\bwithout\s+(?:any\s+)?(?:validation|restrictions?|(?:security|safety|permission)\s+checks?)\b"
     ),
 )
@@ -86,6 +88,16 @@ def judge_results(
         yield from_rule(rulebook.get("canary-in-result"), tool, None, seen, targets=tuple(names))
     for tool, quotes in orders.items():
         yield from_rule(rulebook.get("result-speaks-to-the-model"), tool, None, evidence=quotes)
+
+
+def judge_asked(asked: Sequence[CallText], calls: Sequence[ProbeCall], rulebook: Rulebook) -> Iterator[ProbeFinding]:
+    """Find orders in what a server asks the client's model or user during a call."""
+    orders: dict[str, tuple[str, ...]] = {}
+    for each in asked:
+        if quotes := _orders(each.text):
+            orders.setdefault(calls[each.call].tool, quotes)
+    for tool, quotes in orders.items():
+        yield from_rule(rulebook.get("asks-the-model"), tool, None, evidence=quotes)
 
 
 def is_expected(canary: Canary, scope: DeclaredScope, canaries: Mapping[str, Canary]) -> bool:

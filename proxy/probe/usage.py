@@ -1,7 +1,8 @@
-"""What a probed server uses of the machine: processor time, memory, threads and open files."""
+"""What a probed server uses of the machine: processor time, memory, the disk, threads and open files."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +16,9 @@ if TYPE_CHECKING:
 
     from proxy.probe.rulebook import Rulebook
 
-# No honest tool needs so much for one call with inputs as small as a probe's.
+# No honest tool needs so much for one call with inputs as small as a probe's: memory, and bytes that it writes.
 MAX_MEMORY = 1 << 30
+MAX_WRITTEN = 1 << 30
 MAX_STARTED = 500
 # Of the time that a call may take, if it takes all of it; and at least so many seconds, which no install needs.
 BUSY_SHARE, BUSY_SECONDS = 0.8, 4.0
@@ -25,15 +27,20 @@ _TICK = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Processor time of a server's processes in seconds, and the most memory that one of them has had."""
+    """Processor time of a server's processes in seconds, the most memory that one of them has had, and bytes written.
+
+    `waited` is how long they were ready and others had the processors: on a busy machine that is time of theirs, too.
+    """
 
     cpu: float = 0.0
     memory: int = 0
+    waited: float = 0.0
+    written: int = 0
 
 
 def usage(pid: int) -> Usage:
     """Return what the processes below `pid` have used; those that ended count for their parents."""
-    cpu, memory = 0.0, 0
+    cpu, memory, waited, written = 0.0, 0, 0.0, 0
     for each in descendants(pid):
         try:
             status = Path(f"/proc/{each}/status").read_text()
@@ -45,14 +52,36 @@ def usage(pid: int) -> Usage:
             continue
         cpu += sum(int(number) for number in fields[11:15]) / _TICK
         memory = max(memory, int(values.get("VmHWM", "0 kB").split()[0]) << 10)
-    return Usage(cpu, memory)
+        waited += _waited(each)
+        written += _written(each)
+    return Usage(cpu, memory, waited, written)
+
+
+def _waited(pid: int) -> float:
+    """Return how long a process's threads have been ready to run and had no processor, in seconds."""
+    total = 0
+    with contextlib.suppress(OSError):  # ended meanwhile
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            total += int((task / "schedstat").read_text().split()[1])
+    return total / 1e9
+
+
+def _written(pid: int) -> int:
+    """Return the bytes that a process has written, also those that were removed again; 0 where that is not told."""
+    with contextlib.suppress(OSError):
+        fields = dict(line.split(": ", 1) for line in Path(f"/proc/{pid}/io").read_text().splitlines())
+        return int(fields["wchar"])
+    return 0
 
 
 def judge_call(before: Usage, after: Usage, seconds: float, *, timed_out: bool) -> str | None:
     """Return what a call used up, in words; None where it did not."""
     if after.memory >= MAX_MEMORY > before.memory:
         return f"{after.memory >> 20} MB of memory"
-    if timed_out and after.cpu - before.cpu >= max(BUSY_SHARE * seconds, BUSY_SECONDS):
+    if after.written - before.written >= MAX_WRITTEN:
+        return f"{(after.written - before.written) >> 20} MB written"
+    busy = after.cpu - before.cpu + after.waited - before.waited
+    if timed_out and after.cpu > before.cpu and busy >= max(BUSY_SHARE * seconds, BUSY_SECONDS):
         return f"{after.cpu - before.cpu:.0f} s of processor time, and no answer"
     return None
 

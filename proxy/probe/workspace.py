@@ -56,6 +56,12 @@ class Workspace:
         self.run.mkdir(mode=0o700)
         self.cwd = str(Path.cwd())
 
+    def second_run(self) -> Path:
+        """Create and return the folder of a second start, in the same home."""
+        folder = self._base / "again"
+        folder.mkdir(mode=0o700)
+        return folder
+
     def remove(self) -> None:
         shutil.rmtree(self._base, ignore_errors=True)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from proxy.probe.canary import Canary, CanaryWatch
-from proxy.probe.comparison import judge_manifest, judge_profiles, profile
+from proxy.probe.comparison import judge_manifest, judge_meanwhile, judge_profiles, profile
 from proxy.probe.observation_facts import ProbeObservation, RunContext
 from proxy.probe.rulebook import rulebook
 from proxy.trace.capability import Capability, Observation
@@ -39,6 +39,16 @@ def test_nothing_is_changed_where_nothing_was_known() -> None:
 
 def test_hidden_characters_are_found_at_once() -> None:
     assert [f.rule for f in judge_manifest([tool("a", "Fo\u200brmats")], None, rulebook())] == ["hidden-characters"]
+
+
+def test_a_definition_that_is_another_when_asked_again_is_told() -> None:
+    first = [tool("a"), tool("b"), tool("c")]
+    later = [tool("a", "Sends."), tool("b"), tool("d")]  # tools may come and go
+    found = judge_meanwhile(first, later, "after its calls", rulebook())
+    assert [(f.tool, f.message.rpartition("Seen: ")[2]) for f in found] == [
+        ("a", "changed in description, after its calls")
+    ]
+    assert judge_meanwhile(first, [], "after its calls", rulebook()) == []  # it answered no more
 
 
 def test_behaviour_that_is_new_is_told() -> None:

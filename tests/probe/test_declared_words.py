@@ -38,6 +38,10 @@ def test_a_network(said: dict[str, Any], network: bool, hinted: bool) -> None:
     ("said", "executes"),
     [
         (tool("run_shell", "x"), True),
+        (tool("run", "x"), True),
+        (tool("run_tests", "x"), True),
+        (tool("run_diagnostic", "Looks whether all is well."), False),  # run what?
+        (tool("execute", "Does it."), True),
         (tool("do", "Runs a shell command."), True),
         (tool("do", "Executes the given Python script."), True),
         (tool("do", "Does it.", command={"type": "string"}), True),

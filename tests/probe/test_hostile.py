@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from proxy.probe.hostile import (
+    LARGER,
     MANY,
     MAX_CALLS,
     MAX_PARAMETERS,
@@ -20,6 +21,7 @@ from proxy.probe.hostile import (
     bait_files,
     crowds,
     marker,
+    takes_sql,
 )
 from proxy.probe.synthesise import SampleFiles
 
@@ -104,6 +106,33 @@ def test_lists_grow() -> None:
     assert crowds(tool(title={"type": "string"}), SAMPLES) == ()
 
 
+def test_numbers_grow_as_far_as_they_may() -> None:
+    (found,) = crowds(tool(n={"type": "integer"}, on={"type": "boolean"}), SAMPLES)
+    assert found.arguments["n"] == LARGER
+    assert isinstance(found.arguments["on"], bool)
+    assert crowds(tool(n={"type": "integer", "maximum": 10}), SAMPLES) == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "description", "properties", "takes"),
+    [
+        ("run", "Runs it", {"sql": {"type": "string"}}, True),
+        ("read_query", "Execute a SELECT query on the SQLite database", {"query": {"type": "string"}}, True),
+        ("find", "Finds users in the database", {"name": {"type": "string"}}, False),
+        ("search", "Searches notes", {"query": {"type": "string"}}, False),
+        ("odd", "SQL", "properties", False),
+    ],
+)
+def test_who_runs_any_query_has_none_to_be_escaped_from(
+    name: str, description: str, properties: Any, takes: bool
+) -> None:
+    definition = {"name": name, "description": description, "inputSchema": {"properties": properties}}
+    assert takes_sql(definition) is takes
+    tried = "a quotation mark in a query"
+    assert tried in labels(made(title={"type": "string"}))
+    assert tried not in labels(attempts(tool(title={"type": "string"}), SAMPLES, BAIT, sql=True))
+
+
 def test_the_files_and_the_pickles_run_echo_with_their_token(tmp_path: Any) -> None:
     token = marker()
     for name, text in bait_files(token).items():
@@ -113,3 +142,14 @@ def test_the_files_and_the_pickles_run_echo_with_their_token(tmp_path: Any) -> N
     held = next(each for each in made(data={"type": "string"}) if each.label == "a pickle")
     assert pickle.loads(held.arguments["data"].encode("latin-1")) == 0
     compile(bait_files(token)["extension.py"], MODULE, "exec")
+
+
+def test_each_text_is_tried_before_any_is_tried_again_with_other_values_beside_it() -> None:
+    schema = {
+        "type": "object",
+        "properties": {name: {"type": "string"} for name in ("page", "extra", "more", "most")},
+        "required": ["page"],
+    }
+    found = attempts({"name": "show", "inputSchema": schema}, SAMPLES, BAIT)
+    assert found[0].arguments.keys() == {"page"}  # the usual case: nothing else is switched on
+    assert {each.parameter for each in found} == {"page", "extra", "more", "most"}

@@ -75,3 +75,15 @@ def test_metadata_that_is_reached_is_told() -> None:
     reached = record(1, "net.connect", "connect", peer="169.254.169.254:80")
     assert rules("reached", "169.254.169.254", reached) == ["argument-reaches-inside"]
     assert rules("reached", "169.254.169.254", record(1, "net.connect", "connect", peer="192.0.2.1:80")) == []
+
+
+def test_an_error_that_quotes_the_caller_is_told_though_honest_texts_are_no_sql_either() -> None:
+    honest, hostile = 'near "short": syntax error', 'near "Brien": syntax error'
+    assert rules("complained", "'", texts=(honest, hostile)) == ["argument-in-query"]
+    assert rules("complained", "'", texts=("OperationalError", "OperationalError")) == []
+
+
+def test_a_filter_that_holds_the_callers_brackets_is_told_and_an_echo_is_not() -> None:
+    assert rules("filtered", "qm", texts=("", "no entry for (uid=qm*)(|(q=*)")) == ["argument-in-query"]
+    assert rules("filtered", "qm", texts=("", "no entry for (uid=qm\\2a\\29\\28)")) == []
+    assert rules("filtered", "qm", texts=("", "you said qm*)(|(q=*")) == []

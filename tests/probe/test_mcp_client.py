@@ -146,3 +146,14 @@ async def test_a_server_may_ask_for_roots_and_for_nothing_else() -> None:
 
 def test_the_client_does_not_say_that_it_probes() -> None:
     assert CLIENT == {"name": "mcp", "version": "0.1.0"}
+
+
+async def test_what_the_server_asks_the_model_is_refused_and_kept() -> None:
+    question = {"jsonrpc": "2.0", "id": "q", "method": "sampling/createMessage", "params": {"messages": ["Say hello"]}}
+    server = Scripted(lambda m: [question, result(m, {})] if m.get("method") == "tools/call" else [])
+    client = McpClient(server.read, server.write)
+    await client.request("tools/call", {}, 5)
+    assert [text.split("\n") for text in client.take_asked()] == [["messages", "Say hello"]]
+    assert client.take_asked() == []
+    assert [m["error"]["code"] for m in server.heard if m.get("id") == "q"] == [-32601]
+    await client.close()

@@ -16,6 +16,7 @@ from proxy.errors import ServerError, StartError
 from proxy.probe.baseline import ServerBaseline
 from proxy.probe.probe import Probe, ProbePlan
 from proxy.probe.report import ProbeReport
+from tests.servers.deceiving import EXPECTED as DECEITS
 from tests.servers.misbehaving import EXPECTED, KEYRING_VALUE
 from tests.support.harness import REPOSITORY
 from tests.support.node_tools import MODULES, node
@@ -59,6 +60,15 @@ def test_a_malicious_caller_shows_what_an_honest_one_does_not() -> None:
     assert named.keys() == {"find", "show_note"}, [each.data() for each in report.findings]
     assert found(report)["find"] == {"argument-executed"}
     assert found(report)["show_note"] == {"argument-evaluated", "argument-leads-out"}
+
+
+def test_what_waits_for_a_word_changes_later_or_only_answers_is_found() -> None:
+    report = ours("deceiving", hostile=True, repeats=3)
+    assert report.problem is None
+    assert found(report).keys() == DECEITS.keys(), [each.data() for each in report.findings]
+    # Which of the two files about the machine's maker is there depends on the machine.
+    assert all(rules & DECEITS[str(tool)] and rules <= DECEITS[str(tool)] for tool, rules in found(report).items())
+    assert "fs.write" not in report.tools[[tool.name for tool in report.tools].index("profile")].observed
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from proxy.probe.declared_scope import DeclaredScope
 from proxy.probe.findings import ProbeCall
 from proxy.probe.observation_facts import RunContext
 from proxy.probe.rulebook import rulebook
-from proxy.probe.texts import CallText, judge_definitions, judge_results, result_text
+from proxy.probe.texts import CallText, judge_asked, judge_definitions, judge_results, result_text
 
 KEY = Canary("~/.ssh/id_rsa", "abcdefghijkmnpqrstuvwxyz23456789abcdefgh")
 NOTE = Canary("~/documents/a.md", "m5nb4vc3xz2asdf9ghj8klq7wer6tzu5iopy4mnb", secret=False)
@@ -49,6 +49,12 @@ def test_orders_in_results_and_definitions_are_found() -> None:
     hidden = {"name": "u", "inputSchema": {"properties": {"a": {"description": ORDER}}}}
     plain = {"name": "v", "description": "Reads a file. Use it before you edit one. Returns an error if it is absent."}
     assert [f.tool for f in judge_definitions([bad, hidden, plain], rulebook())] == ["t", "u"]
+
+
+def test_orders_in_what_a_server_asks_the_model_are_found() -> None:
+    calls = [ProbeCall("t", "all", "{}", DeclaredScope()), ProbeCall("u", "all", "{}", DeclaredScope())]
+    asked = [CallText(0, ORDER), CallText(0, ORDER), CallText(1, "Summarise this text in three sentences: ...")]
+    assert [(f.tool, f.rule) for f in judge_asked(asked, calls, rulebook())] == [("t", "asks-the-model")]
 
 
 def test_every_string_of_a_result_is_read() -> None:

@@ -5,13 +5,28 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from proxy.probe.rulebook import rulebook
-from proxy.probe.usage import MAX_MEMORY, MAX_STARTED, Usage, judge_call, judge_usage, usage
+from proxy.probe.usage import MAX_MEMORY, MAX_STARTED, MAX_WRITTEN, Usage, judge_call, judge_usage, usage
 
 WORK = "print(sum(number * number for number in range(3_000_000)) and len(bytearray(200 << 20)), flush=True); input()"
+
+
+def test_what_a_process_writes_is_seen(tmp_path: Path) -> None:
+    before = usage(os.getpid())
+    code = "import sys; open(sys.argv[1], 'wb').write(bytes(3 << 20)); print(flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path / "file")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout
+        assert child.stdin
+        child.stdout.readline()
+        after = usage(os.getpid())
+        child.stdin.close()
+    assert after.written - before.written >= 3 << 20
 
 
 def test_processor_time_and_memory_of_what_a_process_started_are_seen() -> None:
@@ -36,6 +51,9 @@ def test_processor_time_and_memory_of_what_a_process_started_are_seen() -> None:
         (Usage(9.0, 0), False, None),
         (Usage(2.0, 0), True, None),  # it waits
         (Usage(8.0, 0), True, None),
+        (Usage(3.0, 0, waited=7.0), True, "2 s of processor time, and no answer"),  # others had the processors
+        (Usage(1.0, 0, waited=7.0), True, None),  # it did nothing
+        (Usage(1.0, 0, written=MAX_WRITTEN), False, f"{MAX_WRITTEN >> 20} MB written"),
     ],
 )
 def test_a_call_uses_up_memory_or_time(after: Usage, timed_out: bool, found: str | None) -> None:
