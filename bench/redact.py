@@ -63,6 +63,7 @@ def adversarial() -> dict[str, str]:
         "letters": "a",
         "at signs": "a@a.",
         "percent": "%41%4b",
+        "every escape": "%41\\x41\\u0041\\\\x41%u0041&#x41; ",
         "base64 of base64": base64.b64encode(base64.b64encode(b"some text in it ")).decode() + " ",
         "hashes": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b\n",
         "secrets throughout": "AKIA" + "IOSFODNN7EXAMPLE ",

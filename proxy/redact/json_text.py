@@ -101,6 +101,20 @@ class Document:
             return leaf.step
         return self.containers[leaf.container].step
 
+    @cached_property
+    def joins(self) -> list[list[int]]:
+        """Which strings are joined end to end: all but the protocol's own, and those of each name; by their indexes."""
+        strings = [
+            (index, self.name(leaf), leaf.text) for index, leaf in enumerate(self.leaves) if leaf.kind == "string"
+        ]
+        groups = [[index for index, name, text in strings if not is_protocol_word(name, text)]]
+        by_name: dict[PathStep, list[int]] = {}
+        for index, name, _ in strings:
+            by_name.setdefault(name, []).append(index)
+        if len(by_name) > 1:
+            groups += by_name.values()
+        return [group for group in groups if len(group) > 1]  # what is in one string alone is found there
+
     def is_binary(self, leaf: JsonLeaf) -> bool:
         """Return whether MCP has base64 there (images, sounds, blobs), so that readers refuse anything else."""
         if leaf.kind != "string" or leaf.step not in _BINARY:
@@ -214,20 +228,9 @@ class ScanText:
         self.data = b"".join([part[2] for part in self._parts])
 
     def _join(self) -> None:
-        name_of = self._document.name
-        strings = [(index, leaf) for index, leaf in enumerate(self._document.leaves) if leaf.kind == "string"]
-        if len(strings) < 2:
-            return
-        groups = [[index for index, leaf in strings if not is_protocol_word(name_of(leaf), leaf.text)]]
-        by_name: dict[PathStep, list[int]] = {}
-        for index, leaf in strings:
-            by_name.setdefault(name_of(leaf), []).append(index)
-        if len(by_name) > 1:
-            groups += by_name.values()
-        for group in groups:
-            if len(group) > 1:  # what is in one string alone is found there
-                self._parts.append(_LINE_END)
-                self._add_end_to_end(group)
+        for group in self._document.joins:
+            self._parts.append(_LINE_END)
+            self._add_end_to_end(group)
 
     def _add_end_to_end(self, leaves: list[int]) -> None:
         for index in leaves:
@@ -241,7 +244,7 @@ class ScanText:
 
     @cached_property
     def _starts(self) -> list[int]:
-        return list(accumulate((len(part[2]) for part in self._parts), initial=0))
+        return list(accumulate([len(part[2]) for part in self._parts], initial=0))
 
     def leaf_spans(self, start: int, end: int) -> list[tuple[int, int, int]]:
         """Return the leaves that a span of the text touches, each with a span of its own bytes."""

@@ -188,7 +188,9 @@ class _Masking:
             if not (found := self._scan()):
                 return
             self._claim(found)
-            self._claim(self._repeats())
+            again = self._repeats()
+            self._claim(again)
+            self._look_near([*found, *again])
         # Text that still yields findings after so many rounds was made to do so: its leaves are masked whole.
         self._claim([replace(hit, start=0, end=len(self._raw[hit.leaf])) for hit in self._scan()])
 
@@ -202,14 +204,16 @@ class _Masking:
         return [hit for hit in hits if not self._is_suppressed(hit)]
 
     def _claim(self, found: Iterable[MaskHit]) -> None:
-        fresh = _by_leaf(found)
-        for leaf, hits in fresh.items():
+        for leaf, hits in _by_leaf(found).items():
             self._hits.setdefault(leaf, []).extend(hits)
+            self._texts[leaf] = _blanked(self._texts[leaf], ((hit.start, hit.end) for hit in hits))
+
+    def _look_near(self, found: Iterable[MaskHit]) -> None:
+        """Have the next scan see of each large text only what is near what this one has found in it."""
+        fresh = _by_leaf(found)
         for leaf, text in enumerate(self._texts):
-            if leaf in fresh:
-                self._texts[leaf] = _blanked(text, ((hit.start, hit.end) for hit in fresh[leaf]))
             if len(text) > _LARGE:
-                self._windows[leaf] = _windows(fresh.get(leaf, []), len(text))
+                self._windows[leaf] = _windows(fresh.get(leaf, ()), len(text))
 
     def _scan(self) -> list[MaskHit]:
         text = ScanText(self._document, self._texts, self._windows)
@@ -336,8 +340,9 @@ def _merged(hits: Iterable[MaskHit]) -> list[MaskHit]:
     for hit in sorted(hits, key=lambda hit: (hit.start, hit.detector)):
         if result and hit.start < result[-1].end:
             last = result[-1]
-            best = min(last, hit, key=lambda hit: hit.detector)
-            result[-1] = replace(best, start=last.start, end=max(last.end, hit.end))
+            best = last if last.detector <= hit.detector else hit
+            # Not `replace`, which takes three times as long: a long list of secrets has tens of thousands of these.
+            result[-1] = MaskHit(hit.leaf, last.start, max(last.end, hit.end), best.detector, best.fingerprint)
         else:
             result.append(hit)
     return result

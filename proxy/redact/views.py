@@ -31,6 +31,8 @@ _DISGUISE: Final = compile_bytes(
 _CONTEXT: Final = 80
 _BLOCK: Final = 1 << 12
 _LARGE: Final = 1 << 16
+# In a large text with an escape in so many bytes, or more of them, a look at each costs more than to decode all of it.
+_FEW: Final = 1 << 6
 # Between decoded segments. Three bytes are one group of base64, so that many segments are decoded in one call, with
 # the encoded separator between them.
 SEPARATOR: Final = b"\n\n\n"
@@ -189,6 +191,11 @@ class UnescapedView(View):
     def __init__(self, data: bytes, escape: Escape) -> None:
         self._source = data
         self._escape = escape
+        if len(data) > _LARGE and data.count(escape.marker) * _FEW > len(data):
+            self._runs = [(0, len(data))]
+            # A run has no NUL, and ends where one stands.
+            self.data = self._decode(data.replace(b"\x00", b"\n")) + b"\n"
+            return
         self._runs = list(_stretches(escape.run if len(data) > _LARGE else escape.small_run, data))
         self.data = b"".join(self._decode(data[start:end]) + b"\n" for start, end in self._runs)
 

@@ -1,8 +1,8 @@
 """Imports only the used parts of large libraries, which halves the time of a start.
 
 `mitmproxy.addons` imports every addon, with a web framework and an LDAP client; mitmproxy's layers import QUIC, which
-this proxy does not speak, and its commands a parser for typed input. structlog imports rich for tracebacks that are
-never shown. While they are imported, empty stand-ins replace the parts that are not used.
+this proxy does not speak, its commands a parser for typed input, and its options one for YAML. structlog imports rich
+for tracebacks that are never shown. While they are imported, empty stand-ins replace the parts that are not used.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 PACKAGE = "mitmproxy.addons"
 USED = tuple(f"{PACKAGE}.{name}" for name in ("core", "disable_h2c", "proxyserver", "tlsconfig"))
-UNUSED = ("aioquic", "pyparsing")
+UNUSED = ("aioquic", "pyparsing", "ruamel")
 
 
 def import_only_what_is_used() -> None:

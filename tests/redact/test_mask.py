@@ -307,6 +307,16 @@ def test_what_is_laid_bare_far_into_a_large_text_is_masked_too():
     assert masked.endswith(filler)
 
 
+@pytest.mark.parametrize("bare", ["4111 1111 1111 1111", "4111111111111111", "DE89370400440532013000"])
+def test_what_a_mask_lays_bare_is_masked_too_in_texts_of_every_size(bare: str):
+    token = "glpat-" + "x7Kd" * 5  # what stands right before it is part of no word once it is masked
+    for filler in ("", "The quick brown fox jumps over the lazy dog.\n" * 300):
+        masked, found = MASKER.mask({"text": f"{filler}{bare}{token}\n{filler}"}, BOTH)
+        assert bare not in masked["text"]
+        assert len(found) == 2
+        assert MASKER.mask(masked, BOTH) == (masked, ())
+
+
 def test_what_takes_too_much_work_to_look_into_is_masked_and_nothing_beside_it():
     arguments = {"path": "/srv/a", "text": "token:" * 3000, "after": "plain words"}
     value = {"arguments": arguments, "name": "note"}

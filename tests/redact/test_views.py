@@ -45,6 +45,20 @@ def test_escapes_are_decoded_between_markers_that_are_none_and_backslashes_that_
     assert view.data == b"A" + stray + b"\\n'A" + escape.marker + b"\n"
 
 
+@pytest.mark.parametrize("escape", ESCAPES, ids=lambda escape: escape.marker.decode())
+def test_a_large_text_full_of_escapes_is_decoded_as_one_and_traced_back(escape: Escape):
+    word = escape.marker + b"41" + escape.tail + b"b \\\x00" + escape.marker + b"4z\n"
+    text = word * (80_000 // len(word))
+    view = UnescapedView(text, escape)
+    plain = b"Ab \\\n" + escape.marker + b"4z\n"  # no run has a NUL
+    assert view.data == plain * (80_000 // len(word)) + b"\n"
+    for number in (0, 7, 4000):
+        start = number * len(word)
+        at = number * len(plain)
+        assert view.origin(at, at + 1) == (start, start + len(escape.marker) + 2 + len(escape.tail))
+        assert view.origin(at + 1, at + 2) == (view.origin(at, at + 1)[1], view.origin(at, at + 1)[1] + 1)
+
+
 def test_the_origin_of_a_decoded_byte_is_its_whole_segment():
     segments = Segments([3, 20], [11, 28], [b"QUJDREVG", b"R0hJSktM"])
     view = DecodedView(segments, b"ABCDEF" + SEPARATOR + b"GHIJKL", segments.bodies, Fraction(3, 4))

@@ -8,7 +8,19 @@ import sys
 
 from tests.support.harness import REPOSITORY
 
-UNUSED = ("aioquic", "attr", "flask", "httpx2", "ldap3", "pyparsing", "rich", "starlette", "uvicorn", "werkzeug")
+UNUSED = (
+    "aioquic",
+    "attr",
+    "flask",
+    "httpx2",
+    "ldap3",
+    "pyparsing",
+    "rich",
+    "ruamel",
+    "starlette",
+    "uvicorn",
+    "werkzeug",
+)
 SCRIPT = f"""
 import json, sys
 finders = list(sys.meta_path)
@@ -28,11 +40,12 @@ except AttributeError as error:
 from aioquic.tls import CipherSuite
 from pyparsing import Word
 from rich.text import Text
+from ruamel.yaml import YAML
 print(json.dumps({{
     "loaded": loaded,
     "of a stand-in": said,
     "finders": sys.meta_path == finders,
-    "later": [Word("a").parse_string("aa")[0], int(CipherSuite.AES_128_GCM_SHA256), Text("x").plain],
+    "later": [Word("a").parse_string("aa")[0], int(CipherSuite.AES_128_GCM_SHA256), Text("x").plain, YAML().load("a")],
 }}))
 """
 
@@ -51,5 +64,5 @@ def test_the_daemon_starts_without_what_it_never_uses_and_others_may_import_that
         "loaded": [],
         "of a stand-in": "NO_ERROR: this library was replaced by a stand-in (proxy.system.lean_imports)",
         "finders": True,
-        "later": ["aa", 0x1301, "x"],
+        "later": ["aa", 0x1301, "x", "a"],
     }
