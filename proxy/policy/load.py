@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pydantic import ValidationError
@@ -25,7 +26,6 @@ from proxy.policy.shadow_file import without_force
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from pathlib import Path
 
     from proxy.core.interfaces import KnownDetectors
 
@@ -139,6 +139,18 @@ def load_sources(
     if problems:
         raise PolicyFileError(problems)
     return tuple(sources)
+
+
+def load_text(text: str, name: str, book: KnownDetectors | None = None) -> PolicySource:
+    """Check one policy that stands in no file; `name` is what problems call it. Raises PolicyError."""
+    source, _ = _parse_file(Path(name), text.encode("utf-8", "surrogatepass"))
+    problems = _duplicate_ids([source])
+    if book is not None and not problems:
+        found = detector_problems([source], book)
+        problems = [PolicyProblem(name, *one.at(*steps), message) for one, steps, message in found]
+    if problems:
+        raise PolicyFileError(problems)
+    return source
 
 
 class _Tree:

@@ -7,11 +7,10 @@ are written as ASCII.
 from __future__ import annotations
 
 import datetime as dt
-from typing import TYPE_CHECKING, Any
-
-from ruamel.yaml import YAML
+from typing import TYPE_CHECKING
 
 from proxy.learn.profile_text import comment
+from proxy.policy.policy_writer import write_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,26 +53,7 @@ def _rule(rule: LearnedRule) -> Iterator[str]:
         yield f"  # and {rest} more"
     for place, words in found["made_of"].items():
         yield f"  # {comment(f'{place}: {words}')}"
-    yield from (f"  {line}" if line else "" for line in _dumped([dict(rule.values)]))
-
-
-def _dumped(value: Any) -> list[str]:
-    writer: Any = YAML(typ="safe", pure=True)
-    writer.default_flow_style, writer.allow_unicode, writer.width = False, False, 110
-    writer.sort_base_mapping_type_on_output = False
-    written = _Written()
-    writer.dump(value, written)
-    return b"".join(written.parts).decode().rstrip("\n").split("\n")
-
-
-class _Written:
-    """What a writer writes, without a file."""
-
-    def __init__(self) -> None:
-        self.parts: list[bytes] = []
-
-    def write(self, text: bytes) -> None:
-        self.parts.append(text)
+    yield from (f"  {line}" if line else "" for line in write_yaml([dict(rule.values)]).rstrip("\n").split("\n"))
 
 
 def _utc(moment: float) -> str:
