@@ -150,7 +150,7 @@ def load_text(text: str, name: str, book: KnownDetectors | None = None) -> Polic
         problems = [PolicyProblem(name, *one.at(*steps), message) for one, steps, message in found]
     if problems:
         raise PolicyFileError(problems)
-    return source
+    return _as_it_counts(replace(source, shadow=source.content.mode == "shadow"))
 
 
 class _Tree:
