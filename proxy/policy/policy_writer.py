@@ -5,7 +5,6 @@ ASCII alone: a character that shows nothing is written as its escape, and means 
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
 WIDTH = 110
@@ -18,6 +17,16 @@ def write_yaml(value: Any) -> str:
     writer: Any = YAML(typ="safe", pure=True)
     writer.default_flow_style, writer.allow_unicode, writer.width = False, False, WIDTH
     writer.sort_base_mapping_type_on_output = False
-    text = io.StringIO()
-    writer.dump(value, text)
-    return text.getvalue()
+    written = _Written()
+    writer.dump(value, written)
+    return b"".join(written.parts).decode()
+
+
+class _Written:
+    """What a writer writes, without a file."""
+
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+
+    def write(self, text: bytes) -> None:
+        self.parts.append(text)
