@@ -283,6 +283,9 @@ class Settings(BaseModel):
     sampler_key_file: UserPath | None = Field(None, description="File with the endpoint's API key.")
     sampler_timeout: Seconds = Field(10, description="Seconds that both candidate outputs may take.")
     notify: UserPath | None = Field(None, description="File that names whom to tell when something waits for approval.")
+    rule_proposals: bool = Field(
+        default=False, description="Whether agents may propose policy rules, at http://interlock.internal/mcp."
+    )
     fast: bool = Field(
         True, description="Off: mitmproxy's own code for all that is replaced for speed alone; for finding faults."
     )

@@ -7,7 +7,8 @@ InterlockError
 │   ├── WireError          bytes that are not one well-formed message
 │   ├── PhaseError         a proposal or a commit is refused
 │   ├── LimitError         a limit of the policy has no room for a call
-│   └── CredentialError    an agent's token or certificate is refused; `detail` does not quote it
+│   ├── CredentialError    an agent's token or certificate is refused; `detail` does not quote it
+│   └── RuleProposalError  a rule that an agent proposes is not taken
 ├── AuditUnavailableError  the durable log did not take an event, so nothing may be forwarded
 ├── StartError             a server's program cannot be started; `code` is the exit code that shells use
 ├── TracingError           strace is missing or may not trace; the message says what to allow
@@ -54,6 +55,9 @@ class LimitError(ReasonError): ...
 
 
 class CredentialError(ReasonError): ...
+
+
+class RuleProposalError(ReasonError): ...
 
 
 class AuditUnavailableError(InterlockError): ...

@@ -134,6 +134,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
             "proxy.fleet.open_state",
             "proxy.fleet.policy_keys",
             "proxy.gate.tool_pins",
+            "proxy.policy_learning",
             "proxy.rollout",
             "proxy.store",
             "proxy.system",
@@ -361,7 +362,7 @@ def mirror(module: str) -> Path:
 
 
 # These hold Protocols and values without behaviour; the contract tests of their implementations cover them.
-WITHOUT_MIRROR = {"proxy.core.interfaces", "proxy.core.proposals"}
+WITHOUT_MIRROR = {"proxy.core.interfaces", "proxy.core.proposals", "proxy.core.rule_proposals"}
 
 
 @pytest.mark.parametrize(

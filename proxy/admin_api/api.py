@@ -18,14 +18,17 @@ from starlette.routing import Route
 from proxy.admin_api.auth import ApiError, OperatorAuth, check_role
 from proxy.core.approvals import NextCalls, Role
 from proxy.core.proposals import State
+from proxy.core.rule_proposals import RuleState
 from proxy.errors import AuditUnavailableError, ConfigError, ReviewError, StoreUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from enum import StrEnum
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from proxy.admin_api.halts import HaltControl
+    from proxy.admin_api.rule_review import RuleReview
     from proxy.core.model import JsonObject
     from proxy.twophase.review import ProposalReview
 
@@ -46,12 +49,15 @@ _HTTP_REASONS: Final = {404: "not_found", 405: "method_not_allowed"}
 
 
 class Api:
-    def __init__(self, review: ProposalReview, halts: HaltControl | None = None) -> None:
+    def __init__(
+        self, review: ProposalReview, halts: HaltControl | None = None, rules: RuleReview | None = None
+    ) -> None:
         self._review = review
         self._halts = halts
+        self._rules = rules
 
     async def list(self, request: Request) -> JSONResponse:
-        states = [_state(text) for text in request.query_params.getlist("state")]
+        states = [_state(text, State) for text in request.query_params.getlist("state")]
         return _answer(200, {"proposals": await self._review.list(states, _limit(request))})
 
     async def show(self, request: Request) -> JSONResponse:
@@ -91,6 +97,26 @@ class Api:
         ended = await self._control().resume(operator, _reason(decision), [request.path_params["id"]])
         return _answer(200, ended[0])
 
+    async def list_rules(self, request: Request) -> JSONResponse:
+        states = [_state(text, RuleState) for text in request.query_params.getlist("state")]
+        return _answer(200, {"rules": await self._rule_review().list(states, _limit(request))})
+
+    async def show_rule(self, request: Request) -> JSONResponse:
+        return _answer(200, await self._rule_review().show(request.path_params["id"]))
+
+    async def accept_rule(self, request: Request) -> JSONResponse:
+        reason = _reason(await _decision(request, {"reason"}))
+        return _answer(200, await self._rule_review().accept(request.path_params["id"], request.state.operator, reason))
+
+    async def reject_rule(self, request: Request) -> JSONResponse:
+        reason = _reason(await _decision(request, {"reason"}))
+        return _answer(200, await self._rule_review().reject(request.path_params["id"], request.state.operator, reason))
+
+    def _rule_review(self) -> RuleReview:
+        if self._rules is None:
+            raise ApiError(404, "not_found", "no rules can be proposed here")
+        return self._rules
+
     def _control(self) -> HaltControl:
         if self._halts is None:
             raise ApiError(404, "not_found", "nothing can be halted here")
@@ -106,18 +132,24 @@ def routes(api: Api) -> list[tuple[str, str, Role, Handler]]:
         ("POST", "/proposals/{id}/reject", Role.APPROVER, api.reject),
         ("GET", "/standing", Role.VIEWER, api.list_standing),
         ("POST", "/standing/{id}/revoke", Role.APPROVER, api.revoke_standing),
+        ("GET", "/rule-proposals", Role.VIEWER, api.list_rules),
+        ("GET", "/rule-proposals/{id}", Role.VIEWER, api.show_rule),
+        ("POST", "/rule-proposals/{id}/accept", Role.ADMIN, api.accept_rule),
+        ("POST", "/rule-proposals/{id}/reject", Role.APPROVER, api.reject_rule),
         ("GET", "/halts", Role.VIEWER, api.list_halts),
         ("POST", "/halts", Role.APPROVER, api.halt),
         ("POST", "/halts/{id}/resume", Role.APPROVER, api.resume),
     ]
 
 
-def make_app(review: ProposalReview, auth: OperatorAuth, halts: HaltControl | None = None) -> ASGIApp:
+def make_app(
+    review: ProposalReview, auth: OperatorAuth, halts: HaltControl | None = None, rules: RuleReview | None = None
+) -> ASGIApp:
     """Return the application; every request passes `auth` first, and the operator's role is checked for each route."""
     app = Starlette(
         routes=[
             Route(path, _for_role(role, handler), methods=[method])
-            for method, path, role, handler in routes(Api(review, halts))
+            for method, path, role, handler in routes(Api(review, halts, rules))
         ],
         exception_handlers=dict.fromkeys(_HANDLED, _refuse),
     )
@@ -189,11 +221,11 @@ def _answer(status: int, content: JsonObject) -> JSONResponse:
     return JSONResponse(content, status, headers)
 
 
-def _state(text: str) -> State:
+def _state[S: StrEnum](text: str, states: type[S]) -> S:
     try:
-        return State(text)
+        return states(text)
     except ValueError:
-        raise ApiError(400, "bad_request", f"there is no state {text!r}; states are {', '.join(State)}") from None
+        raise ApiError(400, "bad_request", f"there is no state {text!r}; states are {', '.join(states)}") from None
 
 
 def _limit(request: Request) -> int:

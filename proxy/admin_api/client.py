@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from proxy.core.approvals import NextCalls
     from proxy.core.model import JsonObject
     from proxy.core.proposals import State
+    from proxy.core.rule_proposals import RuleState
 
 TIMEOUT: Final = 30.0
 
@@ -108,6 +109,27 @@ class RemoteHalts(AdminClient):
 
     async def resume(self, reason: str, halt_ids: Sequence[str]) -> Sequence[JsonObject]:
         return [await self._request("POST", f"{_path_of(one, 'halts')}/resume", {"reason": reason}) for one in halt_ids]
+
+
+class RemoteRules(AdminClient):
+    """RuleReview over the admin API."""
+
+    check_with = "interlock policy proposals show"
+
+    async def list(self, states: Sequence[RuleState], limit: int) -> list[JsonObject]:
+        query = urlencode([*(("state", str(state)) for state in states), ("limit", str(limit))])
+        answer = await self._request("GET", f"/rule-proposals?{query}")
+        found: list[JsonObject] = answer["rules"]
+        return found
+
+    async def show(self, proposal_id: str) -> JsonObject:
+        return await self._request("GET", _path_of(proposal_id, "rule-proposals"))
+
+    async def accept(self, proposal_id: str, reason: str) -> JsonObject:
+        return await self._request("POST", f"{_path_of(proposal_id, 'rule-proposals')}/accept", {"reason": reason})
+
+    async def reject(self, proposal_id: str, reason: str) -> JsonObject:
+        return await self._request("POST", f"{_path_of(proposal_id, 'rule-proposals')}/reject", {"reason": reason})
 
 
 class _UnixConnection(http.client.HTTPConnection):

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import uvicorn
 
     from proxy.admin_api.halts import HaltControl
+    from proxy.admin_api.rule_review import RuleReview
     from proxy.core.interfaces import EventSink
     from proxy.identity.operator_verifier import OperatorVerifier
     from proxy.identity.token_file import OperatorTokens
@@ -42,10 +43,12 @@ class AdminApiServer:
         listen: tuple[str, int] | None = None,
         listeners: Listeners | None = None,
         halts: HaltControl | None = None,
+        rules: RuleReview | None = None,
         verifier: OperatorVerifier | None = None,
     ) -> None:
         """Prepare to serve; with `listeners`, on sockets that other workers serve too and the supervisor closes."""
         self._halts = halts
+        self._rules = rules
         self._verifier = verifier
         self._review = review
         self._tokens = tokens
@@ -76,7 +79,7 @@ class AdminApiServer:
         return OperatorAuth(self._tokens, self._sink, name, verifier=self._verifier)
 
     def _serve(self, sock: socket.socket, auth: OperatorAuth) -> _LazyServer:
-        return _LazyServer(sock, self._review, auth, self._halts)
+        return _LazyServer(sock, self._review, auth, self._halts, self._rules)
 
     async def stop(self) -> None:
         """Stop listening, and give requests in flight a moment to finish."""
@@ -91,14 +94,24 @@ class _LazyServer:
     """Serves a socket from its first connection on: most workers never need uvicorn and starlette, which are large."""
 
     def __init__(
-        self, sock: socket.socket, review: ProposalReview, auth: OperatorAuth, halts: HaltControl | None
+        self,
+        sock: socket.socket,
+        review: ProposalReview,
+        auth: OperatorAuth,
+        halts: HaltControl | None,
+        rules: RuleReview | None,
     ) -> None:
         self._server: uvicorn.Server | None = None
-        self.task = asyncio.create_task(self._run(sock, review, auth, halts))
+        self.task = asyncio.create_task(self._run(sock, review, auth, halts, rules))
         self.task.add_done_callback(_ended)
 
     async def _run(
-        self, sock: socket.socket, review: ProposalReview, auth: OperatorAuth, halts: HaltControl | None
+        self,
+        sock: socket.socket,
+        review: ProposalReview,
+        auth: OperatorAuth,
+        halts: HaltControl | None,
+        rules: RuleReview | None,
     ) -> None:
         loop, connected = asyncio.get_running_loop(), asyncio.Event()
         loop.add_reader(sock, connected.set)
@@ -107,7 +120,7 @@ class _LazyServer:
         finally:
             loop.remove_reader(sock)
         serving = await asyncio.to_thread(importlib.import_module, "proxy.admin_api.uvicorn_server")
-        self._server = serving.make_server(review, auth, halts)
+        self._server = serving.make_server(review, auth, halts, rules)
         await self._server.serve([sock])
 
     def stop(self) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from proxy.admin_api.auth import OperatorAuth
     from proxy.admin_api.halts import HaltControl
+    from proxy.admin_api.rule_review import RuleReview
     from proxy.twophase.review import ProposalReview
 
 MAX_CONNECTIONS: Final = 32
@@ -43,9 +44,11 @@ class _Brief(H11Protocol):
         super().connection_lost(exc)
 
 
-def make_server(review: ProposalReview, auth: OperatorAuth, halts: HaltControl | None = None) -> uvicorn.Server:
+def make_server(
+    review: ProposalReview, auth: OperatorAuth, halts: HaltControl | None = None, rules: RuleReview | None = None
+) -> uvicorn.Server:
     return bounded_server(
-        make_app(review, auth, halts),
+        make_app(review, auth, halts, rules),
         _Brief,
         connections=MAX_CONNECTIONS,
         keep_alive=KEEP_ALIVE_SECONDS,

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from rich.text import Text
 from rich.tree import Tree
 
-from proxy.commands import decide, policy_compare, policy_history, policy_learn, policy_push, replay
+from proxy.commands import decide, policy_compare, policy_history, policy_learn, policy_push, replay, rule_proposals
 from proxy.commands.audit.query import find_events
 from proxy.commands.options import AsJson, ConfigFile, OneLine, StateDir, trail_settings
 from proxy.commands.policy_tests import run_all_tests
@@ -66,6 +66,7 @@ app.command("promote", epilog="Example:  interlock policy promote --note 'a day 
 app.command("abort", epilog="Example:  interlock policy abort")(policy_push.abort)
 app.command("rollback", epilog=policy_push.ROLLBACK_EPILOG)(policy_push.rollback)
 app.command("history", epilog=policy_history.HISTORY_EPILOG)(policy_history.history)
+app.add_typer(rule_proposals.app, name="proposals")
 app.command("key", epilog=policy_history.KEY_EPILOG)(policy_history.key)
 
 PolicyPath = Annotated[

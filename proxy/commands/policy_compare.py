@@ -12,13 +12,14 @@ from typing import Annotated, Any
 import typer
 
 from proxy.commands.options import AsJson, takes, trail_settings
-from proxy.commands.policy_prove import prove, say_replay, say_verdict
+from proxy.commands.policy_prove import say_replay, say_verdict
 from proxy.commands.publishing import StoreOptions
 from proxy.commands.terminal import count, print_json_lines, printable_lines
 from proxy.commands.time_format import parse_age
 from proxy.errors import PolicyError
 from proxy.policy.load import PolicySource, load_sources
 from proxy.policy.merged_file import differences, merged_values
+from proxy.policy_learning.proof import prove
 from proxy.redact import builtin
 from proxy.rollout.bundle import Bundle
 from proxy.rollout.publisher import Publisher

@@ -66,7 +66,7 @@ def learn(
         return recorded_events(settings, where)
 
     learned = learn_policy(read, scope)
-    if not learned.rules:
+    if not learned.rules and not learned.hosts:
         raise PolicyError(f"the trail has no allowed calls of the last {since} to learn from")
     told = ", ".join(filter(None, (f"the trail of {since}", agent and f"agent {agent}", server and f"server {server}")))
     text = policy_text(learned, told, shadow=shadow)
@@ -107,11 +107,12 @@ def _say(learned: LearnedPolicy, text: str, output: Path | None, *, as_json: boo
     figures = {name: getattr(learned, name) for name in ("learned", "denied", "marked", "widened", "uncovered")}
     if as_json:
         shown = {"file": str(output) if output else None, "policy": text, **figures}
-        print_json_lines([{**shown, "rules": [rule.evidence() for rule in learned.rules]}])
+        print_json_lines([{**shown, "rules": learned.evidence()}])
         return
     if output is None:
         typer.echo(text, nl=False)
     summary = f"{count(len(learned.rules), 'rule')} from {count(learned.learned, 'call')}"
+    summary += f", {count(len(learned.hosts), 'host')}" if learned.knows_hosts else ", no hosts (they are not recorded)"
     left = f"not learned: {learned.denied} denied, {learned.marked} marked"
     typer.echo(
         f"{summary}; {left}" + (f"; {len(learned.uncovered)} not covered" if learned.uncovered else ""), err=True

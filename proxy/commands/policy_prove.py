@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -12,35 +12,13 @@ from proxy.commands.terminal import format_json, print_json_lines, printable_lin
 from proxy.core.event import Filter
 from proxy.policy.load import compile_sources
 from proxy.policy.replay import replay as decide_again
-from proxy.policy_learning.widening import Verdict, find_widening
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from proxy.config import Settings
     from proxy.policy.load import PolicySource
-
-# What both policies have alike stops the same calls in both; where these differ, rules alone prove nothing.
-_BESIDE_RULES = ("limits", "flows", "labels", "incoming", "home", "detectors", "suppressions", "pins")
-
-
-def prove(
-    first: Sequence[PolicySource], second: Sequence[PolicySource], values: tuple[Mapping[str, Any], Mapping[str, Any]]
-) -> Verdict:
-    """Return whether the second policy lets through a call that the first stops."""
-    verdict = find_widening(compile_sources(first), compile_sources(second))
-    if verdict.answer != "yes":
-        for name in _BESIDE_RULES:
-            if values[0].get(name) != values[1].get(name):
-                verdict.why.append(f"{name} differ, and only rules are compared")
-        if _masking(values[0]) != _masking(values[1]):
-            verdict.why.append("redact rules that deny differ, and detectors are not compared")
-        verdict.answer = "unknown" if verdict.why else "no"
-    return verdict
-
-
-def _masking(values: Mapping[str, Any]) -> list[Any]:
-    return [rule for rule in values.get("rules") or () if rule.get("redact") == "deny"]
+    from proxy.policy_learning.widening import Verdict
 
 
 def say_verdict(verdict: Verdict, *, as_json: bool) -> None:

@@ -24,6 +24,7 @@ from proxy.console.oidc_page import OidcPage
 from proxy.console.overview_page import OverviewPage
 from proxy.console.passkey_page import PasskeyPage
 from proxy.console.policy_page import PolicyPage
+from proxy.console.rule_proposals_page import RuleProposalsPage
 from proxy.console.security import HEADERS, NO_STORE, RefusedError, check_origin, split_place
 from proxy.console.servers_page import ServersPage
 from proxy.errors import AuditUnavailableError, ConfigError, ReviewError, StoreUnavailableError
@@ -39,7 +40,7 @@ log = structlog.get_logger("interlock.console")
 # The order is that of the navigation.
 PAGES: Final = (
     *(OverviewPage, CallsPage, CallPage, ApprovalsPage, AgentsPage),
-    *(ServersPage, PolicyPage, AuditPage, HealthPage, LoginPage, PasskeyPage, OidcPage),
+    *(ServersPage, PolicyPage, RuleProposalsPage, AuditPage, HealthPage, LoginPage, PasskeyPage, OidcPage),
 )
 _METHODS: Final = frozenset({"GET", "HEAD", "POST"})
 _PUBLIC: Final = ("/login", "/static/", "/favicon.ico")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from proxy.admin_api.halts import HaltControl
+    from proxy.admin_api.rule_review import RuleReview
     from proxy.config import Settings
     from proxy.console.door import Door
     from proxy.console.links import OneTimeLinks
@@ -51,6 +52,7 @@ class Console:
     feed: LiveFeed
     renderer: Renderer
     review: ProposalReview
+    rules: RuleReview
     halts: HaltControl
     policy: LivePolicy
     policy_path: Path

@@ -13,6 +13,8 @@ from starlette.responses import JSONResponse, Response
 
 from proxy.console.context import NavEntry, action, view
 from proxy.console.draft_replay import DraftResult, try_file
+from proxy.console.learning import SPANS as LEARN_SPANS
+from proxy.console.learning import learn_draft
 from proxy.console.login_page import see_other
 from proxy.console.overview_page import SAMPLE, SPANS
 from proxy.console.policy_editor import (
@@ -27,6 +29,8 @@ from proxy.console.policy_editor import (
     versions,
 )
 from proxy.console.pushed_history import pushed_steps
+from proxy.console.rule_insert import with_rule
+from proxy.console.rule_proposals_page import waiting_rules
 from proxy.console.schema_completion import completion_table
 from proxy.console.security import RefusedError
 from proxy.core.approvals import Role
@@ -99,10 +103,17 @@ class PolicyPage:
         query = request.query_params
         file = find_file(self._console.policy_path, query.get("file", ""))
         version = self._version(file, query.get("version", ""))
-        text = version.text if version else file.text
-        result = await self._try(file, text)
+        async with self._turn:
+            draft = await learn_draft(self._console.trail, query)
+        text = version.text if version else draft.text if draft and draft.text else file.text
         said = "Saved. Workers load it within a second." if query.get("saved") else ""
-        values: dict[str, Any] = {"version": version, "said": said, "rules": await self._rules()}
+        if proposal := query.get("proposal"):
+            one = await self._console.rules.show(proposal)
+            text = with_rule(file.text, one["text"])
+            said = f"The rule {one['rule_id']} of {one['agent']} stands in the text below. It is not saved."
+        result = await self._try(file, text)
+        values: dict[str, Any] = {"version": version, "said": said, "rules": await self._rules(), "draft": draft}
+        values["proposed"] = await waiting_rules(self._console)
         if self._pushed:
             values["steps"] = await pushed_steps(self._console.settings, self._console.trail)
         return self._page(request, file, text, result, values)
@@ -210,7 +221,8 @@ class PolicyPage:
             "in_force": self._console.policy.current().version[:12],
             "max_changes": MAX_CHANGES,
             "pushed": self._pushed,
-            **dict.fromkeys(("version", "said", "refused", "rules", "steps")),
+            **dict.fromkeys(("version", "said", "refused", "rules", "steps", "draft", "proposed")),
+            "spans": LEARN_SPANS,
         }
         return self._console.renderer.page(request, "policy.html", {**shared, **values}, status)
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import json
 import posixpath
 import re
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import ValidationError
-from ruamel.yaml import YAML
 
+from proxy.policy.policy_writer import write_yaml
 from proxy.policy.rule_tests import run_tests
 from proxy.policy.rules import PolicyFile
 
@@ -39,9 +38,9 @@ def rule_from_call(call: Mapping[str, Any], action: Action) -> str:
     for conditions in (list(_conditions(call.get("arguments"))), []):
         policy = {"version": 1, "rules": [_rule(call, action, conditions)]}
         if _tests_pass(policy):
-            return _written(policy)
+            return write_yaml(policy)
     # A name that no rule can hold, such as an empty one: everything but the tests.
-    return _written({"version": 1, "rules": [_rule(call, action, []) | {"tests": []}]})
+    return write_yaml({"version": 1, "rules": [_rule(call, action, []) | {"tests": []}]})
 
 
 def _rule(call: Mapping[str, Any], action: Action, conditions: list[dict[str, Any]]) -> dict[str, Any]:
@@ -95,15 +94,3 @@ def _tests_pass(policy: dict[str, Any]) -> bool:
         return all(result.passed for result in run_tests(rules))
     except (ValidationError, ValueError):
         return False
-
-
-def _written(policy: dict[str, Any]) -> str:
-    # ASCII alone: a character that shows nothing is written as its escape, and means the same.
-    writer = YAML(typ="safe", pure=True)
-    writer.default_flow_style = False
-    writer.allow_unicode = False
-    writer.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
-    writer.width = 110
-    text = io.StringIO()
-    writer.dump(policy, text)
-    return text.getvalue()

@@ -13,6 +13,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from proxy.admin_api.auth import ListenerName
 from proxy.admin_api.halts import HaltControl
+from proxy.admin_api.rule_review import RuleReview
 from proxy.admin_api.uvicorn_server import bounded_server
 from proxy.audit.live_tail import LiveTail
 from proxy.audit.pipeline import AuditPipeline
@@ -37,6 +38,7 @@ from proxy.identity.token_file import OperatorTokens
 from proxy.store.halt_file import HaltFile
 from proxy.store.halt_store import Halts
 from proxy.store.open_store import open_store
+from proxy.store.rule_proposal_store import RuleProposals
 from proxy.twophase.review import ProposalReview
 
 if TYPE_CHECKING:
@@ -142,6 +144,7 @@ def build(
         feed=feed,
         renderer=Renderer(assets),
         review=review,
+        rules=RuleReview(RuleProposals(store.database), sink),
         halts=HaltControl(Halts(store.database), HaltFile(settings.state_dir), sink, origin="console"),
         policy=policy,
         policy_path=settings.policy,

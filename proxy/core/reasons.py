@@ -200,6 +200,18 @@ REASONS: dict[str, Reason] = {
             "Try again later.",
             retryable=True,
         ),
+        Reason("only_rule_proposals", "At this address agents propose rules, and do nothing else.", _FORM),
+        Reason(
+            "bad_rule_proposal",
+            "The proposed rule cannot be used.",
+            "Correct the rule as this says, and propose it again; its tests must pass.",
+        ),
+        Reason(
+            "too_many_rule_proposals",
+            "So many rules may not be proposed at once.",
+            "Wait until people have decided on those that were proposed.",
+            retryable=True,
+        ),
         Reason("external_denied", "A service that policy asks denies it.", _POLICY),
         Reason("external_timeout", "A service that policy asks did not answer in time.", _LATER, retryable=True),
         Reason("external_unavailable", "A service that policy asks cannot be asked.", _LATER, retryable=True),

@@ -21,7 +21,7 @@ from proxy.policy.egress import DEFAULT_DENY
 from proxy.policy.ip_address import parse_address
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
     from proxy.policy.decide import CompiledPolicy
 
@@ -35,6 +35,8 @@ OWN_MACHINE: Final = Decision(
     "egress_loopback",
     message="This leads to the proxy's own machine, which a confined agent reaches by `--host-port` or a rule alone.",
 )
+ANSWERED: Final = Decision(Outcome.ALLOW, "egress_allowed")
+"""The decision on a host that the proxy answers for itself. It has no address, so nothing can be dialled."""
 LOOK_UP_SECONDS: Final = 10.0
 REMEMBER_SECONDS: Final = 5.0
 MAX_REMEMBERED: Final = 1024
@@ -53,15 +55,20 @@ class Judgement(NamedTuple):
 
 
 class EgressGuard:
-    """Decides on destinations by the policy in force. `own` returns the addresses that this proxy listens on."""
+    """Decides on destinations by the policy in force. `own` returns the addresses that this proxy listens on.
+
+    `answered` has the hosts, and their ports, that the proxy answers for itself.
+    """
 
     def __init__(
         self,
         policy: Callable[[], CompiledPolicy],
         own: Callable[[], Sequence[tuple[str, int]]],
         look_up: LookUp | None = None,
+        answered: Mapping[str, Collection[int]] | None = None,
     ) -> None:
         self.policy = policy
+        self._answered = answered or {}
         self._own = own
         self._look_up = look_up or Resolver().look_up
         self._names = NameCounter()
@@ -71,6 +78,8 @@ class EgressGuard:
 
         `proven` is False where the host is only the client's claim about given addresses (transparent mode).
         """
+        if request.port in self._answered.get(request.host, ()) and proven and not request.addresses:
+            return Judgement(replace(ANSWERED, policy_version=self.policy().version))
         try:
             judgement = await self._judge(request)
             # An allowed name claimed for another address proves nothing: then the address itself must be allowed.

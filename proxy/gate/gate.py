@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from proxy.core.interfaces import EventSink, Policy, Redactor, SharedCalls
     from proxy.core.model import Decision, EgressRequest
     from proxy.gate.flows import FlowPolicy
+    from proxy.gate.rule_proposals import RuleProposals
     from proxy.gate.tool_catalog import ToolCatalog
     from proxy.gate.two_phase import TwoPhase
 
@@ -93,6 +94,10 @@ class GateParts:
     incoming: Incoming
     external: ExternalGate
     flows: FlowGate | None = None
+    rule_proposals: RuleProposals | None = None
+
+
+type OpenRuleProposals = Callable[[EventRecorder, ReaderThreads], RuleProposals]
 
 
 class Gate:
@@ -116,6 +121,7 @@ class Gate:
         flows: OpenFlows | None = None,
         note: Note | None = None,
         services: ExternalDecisions | None = None,
+        rule_proposals: OpenRuleProposals | None = None,
     ) -> None:
         # How long a call took is measured by a clock that never jumps; the wall clock may be set back meanwhile.
         timer = time.monotonic if clock is time.time else clock
@@ -149,6 +155,7 @@ class Gate:
             incoming=self.incoming,
             external=ExternalGate(services, self.recorder, self.threads),
             flows=self.flows,
+            rule_proposals=None if rule_proposals is None else rule_proposals(self.recorder, self.threads),
         )
         self.limits, self.halts = parts.limits, parts.halts
         owners = CredentialOwners(seal_key, shared_calls)

@@ -27,14 +27,24 @@ from proxy.core.model import (
     Kind,
     Message,
     Outcome,
+    Reject,
     ToolCall,
     Verdict,
 )
-from proxy.errors import AuditUnavailableError, LimitError, PhaseError, StoreUnavailableError, WireError
+from proxy.core.reasons import REASONS
+from proxy.errors import (
+    AuditUnavailableError,
+    LimitError,
+    PhaseError,
+    RuleProposalError,
+    StoreUnavailableError,
+    WireError,
+)
 from proxy.gate.a2a_rest import read_call, unwrap
 from proxy.gate.hold import without_our_answers
 from proxy.gate.judge import HOLD, CallJudge, Refusal
 from proxy.gate.refusal import CallState, carried_why, egress_reason, egress_why, refused_verdict, sentence
+from proxy.gate.rule_proposals import HINT
 from proxy.gate.task_calls import METHODS as TASK_CALLS
 from proxy.gate.task_calls import is_mirrored, is_own_task
 from proxy.twophase.listing import PHASE_SUFFIXES
@@ -96,6 +106,7 @@ class RequestGate:
         self._limits = parts.limits
         self._flows = parts.flows
         self._external = parts.external
+        self._rule_proposals = parts.rule_proposals
         self._plain_requests = plain_requests
         self._body_limit = body_limit
         self._end_call = end_call
@@ -121,6 +132,10 @@ class RequestGate:
         else:
             reading, carried = self._examine(body, head, state, stream)
         if isinstance(reading, NotMcp):
+            if self._takes_rules(state):
+                # Without a body it is a client that asks for a stream or ends a session, as they all do.
+                denial = state.denial("only_rule_proposals")
+                return Reject(denial, 405) if not body else await self._refuse(state, denial.reason)
             if body and self._endpoints.takes_only_mcp(state.context, head):
                 return await self._refuse(state, "not_mcp")
             return await self._plain_requests.decide(state.context, carried, head, body)
@@ -170,7 +185,7 @@ class RequestGate:
                 return await self._refuse(state, carried.reason, carried_why(carried))
         try:
             return await self._decide(reading, head, state)
-        except PhaseError as error:
+        except (PhaseError, RuleProposalError) as error:
             return await self._refuse(state, error.reason, why=sentence(error.detail))
         except LimitError as error:
             return await self._refuse(state, error.reason)
@@ -222,12 +237,18 @@ class RequestGate:
         if egress is not None and egress.outcome is not Outcome.ALLOW:
             state.decision = egress
             return await self._refuse(state, egress_reason(state.context), egress_why(state.context))
+        if self._rule_proposals is not None and self._takes_rules(state):
+            halted = self._judge.halted(state)
+            return await self._rule_proposals.take(reading.message, state, self._policy(), halted)
         if reading.message.kind is Kind.RESPONSE and (refusal := self._carried_refusal(reading.message)) is not None:
             state.decision = Decision(Outcome.ALLOW, "default_allow")
             return await self._forward(refusal, {}, None, state)
         if reading.message.method in TASK_CALLS and self._two_phase is not None and is_own_task(reading.message):
             return await self._decide_task(self._two_phase, reading.message, head, state)
         return await self._decide_call(reading, head, state)
+
+    def _takes_rules(self, state: CallState) -> bool:
+        return self._rule_proposals is not None and self._rule_proposals.is_here(state.context)
 
     async def _decide_call(self, reading: SingleMessage, head: RequestHead, state: CallState) -> Verdict:
         phase_call = self._read_phase(reading.message, state)
@@ -421,6 +442,8 @@ class RequestGate:
             raise
 
     async def _refuse(self, state: CallState, reason: str, why: str = "") -> Verdict:
+        if reason == "default_deny" and self._rule_proposals is not None:
+            why = f"{why or REASONS[reason].meaning} {HINT}"
         denial = state.denial(reason, why)
         try:
             await self._recorder.decided(state, reason)

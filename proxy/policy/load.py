@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from pydantic import ValidationError
 
@@ -139,6 +139,28 @@ def load_sources(
     if problems:
         raise PolicyFileError(problems)
     return tuple(sources)
+
+
+def load_text(text: str, name: str, book: KnownDetectors | None = None) -> PolicySource:
+    """Check one policy that stands in no file; `name` is what problems call it. Raises PolicyError."""
+    source, _ = _parse_file(cast("Path", _Unfiled(name)), text.encode("utf-8", "surrogatepass"))
+    problems = _duplicate_ids([source])
+    if book is not None and not problems:
+        found = detector_problems([source], book)
+        problems = [PolicyProblem(name, *one.at(*steps), message) for one, steps, message in found]
+    if problems:
+        raise PolicyFileError(problems)
+    return _as_it_counts(replace(source, shadow=source.content.mode == "shadow"))
+
+
+class _Unfiled(str):
+    """Stands for the path of a policy that is in no file."""
+
+    __slots__ = ()
+
+    @property
+    def name(self) -> str:
+        return str(self)
 
 
 class _Tree:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from proxy.core.external import ExternalAnswer
 from proxy.core.model import Call, Hints, Outcome
+from proxy.core.rule_proposals import HOST as RULE_HOST
 from proxy.policy.past import Past
 from proxy.policy.rule_parts import as_identity
 
@@ -83,7 +84,8 @@ def replay(policy: CompiledPolicy, events: Iterable[Mapping[str, Any]]) -> Repla
     charges = PastCharges()
     # Limits count in the order of time; without any, events may be as many as a stream brings.
     for event in sorted(events, key=lambda e: e.get("time") or 0.0) if policy.limits else events:
-        if event.get("kind") != "decided":
+        # At the host of proposals a policy's default decides nothing.
+        if event.get("kind") != "decided" or event.get("server") == RULE_HOST:
             continue
         was = recorded_outcome(event)
         if was is None:

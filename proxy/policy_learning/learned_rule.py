@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import copy
 import json
-import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy.policy.rule_tests import run_tests
 from proxy.policy.rules import PolicyFile
-from proxy.policy.text import fold
 from proxy.policy_learning.argument_rules import generalise
+from proxy.policy_learning.evidence import Evidence, told
+from proxy.policy_learning.names import as_glob, as_globs
 from proxy.policy_learning.value_shape import Shape
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 SAMPLES: Final = 3
 MAX_SAMPLE: Final = 2000  # characters of a test's arguments
-FIRST_IDS, LAST_IDS = 5, 3
 MAX_NEAR: Final = 6
 _STRANGE_KEY: Final = "interlock_never_seen"
 _OUTSIDE: Final[tuple[Any, ...]] = (
@@ -46,32 +45,17 @@ class ToolCalls:
     tool: str | None
     outcome: str  # "allow", or "two_phase" where people or a second phase were asked
     shape: Shape = field(default_factory=Shape)
-    count: int = 0
-    first: float = 0.0
-    last: float = 0.0
-    first_ids: list[str] = field(default_factory=list)
-    last_ids: list[str] = field(default_factory=list)
+    seen: Evidence = field(default_factory=Evidence)
     samples: list[dict[str, Any]] = field(default_factory=list)
     levels: dict[str, int] = field(default_factory=dict)
 
     def add(self, call: Call, audit_id: str, time: float) -> None:
         arguments = call.arguments or {}
         self.shape.add(arguments)
-        self.first = time if not self.count else min(self.first, time)
-        self.last = max(self.last, time)
-        self.count += 1
-        if len(self.first_ids) < FIRST_IDS:
-            self.first_ids.append(audit_id)
-        else:
-            self.last_ids = [*self.last_ids, audit_id][-LAST_IDS:]
+        self.seen.add(audit_id, time)
         few = len(self.samples) < SAMPLES and arguments not in self.samples
         if few and len(json.dumps(arguments)) <= MAX_SAMPLE:
             self.samples.append(copy.deepcopy(arguments))
-
-    @property
-    def audit_ids(self) -> list[str]:
-        """Some of the calls that the rule rests on: the first ones and the last ones."""
-        return [*self.first_ids, *self.last_ids]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +72,7 @@ class LearnedRule:
 
     def evidence(self) -> dict[str, Any]:
         """Return what the rule rests on, as JSON."""
-        return {
-            "rule": self.id,
-            "calls": sum(one.count for one in self.calls),
-            "first": min(one.first for one in self.calls),
-            "last": max(one.last for one in self.calls),
-            "audit_ids": [audit_id for one in self.calls for audit_id in one.audit_ids],
-            "made_of": dict(self.said),
-        }
+        return {"rule": self.id, **told(one.seen for one in self.calls), "made_of": dict(self.said)}
 
 
 def make_rule(calls: Sequence[ToolCalls], rule_id: str) -> LearnedRule:
@@ -120,16 +97,6 @@ def make_rule(calls: Sequence[ToolCalls], rule_id: str) -> LearnedRule:
 def conditions_of(calls: ToolCalls) -> str:
     """Return the conditions as text: calls of different agents are one rule where these are the same."""
     return json.dumps(generalise(calls.shape, calls.levels).conditions, sort_keys=True)
-
-
-def as_globs(*names: str) -> list[str]:
-    """Return globs that fit names, and their lax readings: an allow of `readFile` must fit `readfile` as well."""
-    return list(dict.fromkeys(as_glob(one) for name in names for one in (name, fold(name).strip()) if one))
-
-
-def as_glob(name: str) -> str:
-    # A name may hold what a glob takes for a sign.
-    return re.sub(r"([*?\[])", r"[\1]", name)
 
 
 def compile_values(values: Mapping[str, Any]) -> Rule:

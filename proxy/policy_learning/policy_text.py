@@ -7,15 +7,15 @@ are written as ASCII.
 from __future__ import annotations
 
 import datetime as dt
-from typing import TYPE_CHECKING, Any
-
-from ruamel.yaml import YAML
+from typing import TYPE_CHECKING
 
 from proxy.learn.profile_text import comment
+from proxy.policy.policy_writer import write_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from proxy.policy_learning.host_rules import LearnedHost
     from proxy.policy_learning.learned_rule import LearnedRule
     from proxy.policy_learning.trail_learner import LearnedPolicy
 
@@ -40,40 +40,38 @@ def _lines(learned: LearnedPolicy, source: str, *, shadow: bool) -> Iterator[str
     yield "default: deny"
     yield "rules:" if learned.rules else "rules: []"
     for rule in learned.rules:
-        yield from _rule(rule)
+        yield from _rule(rule, "  ", "calls")
+    yield from _hosts(learned)
 
 
-def _rule(rule: LearnedRule) -> Iterator[str]:
+def _hosts(learned: LearnedPolicy) -> Iterator[str]:
+    yield ""
+    if not learned.knows_hosts:
+        yield "# Hosts were not learned: requests are recorded only under egress: {default: report}."
+        return
+    yield "egress:"
+    yield "  default: deny"
+    yield "  rules:" if learned.hosts else "  rules: []"
+    for rule in learned.hosts:
+        yield from _rule(rule, "    ", "requests")
+
+
+def _rule(rule: LearnedRule | LearnedHost, indent: str, what: str) -> Iterator[str]:
+    yield ""
+    yield from (f"{indent}{line}" if line else "" for line in _evidence(rule, what))
+    yield from (f"{indent}{line}" if line else "" for line in write_yaml([dict(rule.values)]).rstrip("\n").split("\n"))
+
+
+def _evidence(rule: LearnedRule | LearnedHost, what: str) -> Iterator[str]:
     found = rule.evidence()
     ids = found["audit_ids"]
-    yield ""
-    yield f"  # Evidence: {found['calls']} calls, first {_utc(found['first'])}, last {_utc(found['last'])}."
+    yield f"# Evidence: {found['calls']} {what}, first {_utc(found['first'])}, last {_utc(found['last'])}."
     for start in range(0, min(len(ids), MAX_IDS), 3):
-        yield f"  # Audit ids: {comment(', '.join(ids[start : start + 3]))}"
+        yield f"# Audit ids: {comment(', '.join(ids[start : start + 3]))}"
     if (rest := found["calls"] - min(len(ids), MAX_IDS)) > 0:
-        yield f"  # and {rest} more"
+        yield f"# and {rest} more"
     for place, words in found["made_of"].items():
-        yield f"  # {comment(f'{place}: {words}')}"
-    yield from (f"  {line}" if line else "" for line in _dumped([dict(rule.values)]))
-
-
-def _dumped(value: Any) -> list[str]:
-    writer: Any = YAML(typ="safe", pure=True)
-    writer.default_flow_style, writer.allow_unicode, writer.width = False, False, 110
-    writer.sort_base_mapping_type_on_output = False
-    written = _Written()
-    writer.dump(value, written)
-    return b"".join(written.parts).decode().rstrip("\n").split("\n")
-
-
-class _Written:
-    """What a writer writes, without a file."""
-
-    def __init__(self) -> None:
-        self.parts: list[bytes] = []
-
-    def write(self, text: bytes) -> None:
-        self.parts.append(text)
+        yield f"# {comment(f'{place}: {words}')}"
 
 
 def _utc(moment: float) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy.core.model import Outcome
+from proxy.core.rule_proposals import HOST as RULE_HOST
 from proxy.errors import PolicyError
 from proxy.policy.conditions import conditions_in
 from proxy.policy.decide import SESSION_METHODS, CompiledPolicy
@@ -19,6 +20,7 @@ from proxy.policy.operators import compile_when
 from proxy.policy.replay import recorded_call, recorded_outcome
 from proxy.policy.views import YES
 from proxy.policy_learning.argument_rules import ANYTHING
+from proxy.policy_learning.host_rules import HostLearner, LearnedHost
 from proxy.policy_learning.learned_rule import LearnedRule, ToolCalls, compile_values, conditions_of, make_rule
 
 if TYPE_CHECKING:
@@ -45,6 +47,8 @@ class LearnedPolicy:
     """The rules, how many calls they rest on, and what was not learned."""
 
     rules: tuple[LearnedRule, ...] = ()
+    hosts: tuple[LearnedHost, ...] = ()
+    knows_hosts: bool = False  # whether requests were recorded, so that what is in no rule was not done
     learned: int = 0
     denied: int = 0
     marked: int = 0
@@ -53,6 +57,10 @@ class LearnedPolicy:
 
     def compiled(self) -> CompiledPolicy:
         return CompiledPolicy([compile_values(rule.values) for rule in self.rules])
+
+    def evidence(self) -> list[dict[str, Any]]:
+        """Return what each rule rests on, as JSON."""
+        return [*(rule.evidence() for rule in self.rules), *(rule.evidence() for rule in self.hosts)]
 
 
 def learn_policy(read: Callable[[], Iterable[Mapping[str, Any]]], scope: Scope) -> LearnedPolicy:
@@ -71,18 +79,23 @@ class _Learner:
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
         self._tools: dict[_Key, ToolCalls] = {}
+        self._hosts = HostLearner()
         self._denied = self._marked = self._widened = 0
 
     def _wanted(self, event: Mapping[str, Any]) -> tuple[Call, str] | None:
         """Return a call to learn from, and what was decided of it; None for any other event."""
         if event.get("kind") != "decided" or not event.get("method") or event["method"] in SESSION_METHODS:
             return None
+        if event.get("server") == RULE_HOST:
+            return None  # where agents propose rules: no server
         outcome = recorded_outcome(event)
         if outcome not in ("allow", "two_phase"):
             return None
         return None if _ids(event) & self._scope.without else (recorded_call(event), outcome)
 
     def add(self, event: Mapping[str, Any]) -> None:
+        if not _ids(event) & self._scope.without:
+            self._hosts.add(event, _audit_id(event))
         found = self._wanted(event)
         if found is None:
             marked = event.get("kind") == "decided" and bool(_ids(event) & self._scope.without)
@@ -105,8 +118,10 @@ class _Learner:
             )
         names: dict[str, int] = {}
         rules = tuple(make_rule(calls, _rule_id(calls[0], names)) for calls in alike.values())
-        learned = sum(one.count for one in self._tools.values())
-        return LearnedPolicy(rules, learned, self._denied, self._marked, widened=self._widened)
+        learned = sum(one.seen.count for one in self._tools.values())
+        counts = (learned, self._denied, self._marked)
+        hosts, unnamed = self._hosts.rules()
+        return LearnedPolicy(rules, hosts, self._hosts.known, *counts, unnamed, self._widened)
 
     def widen(self, made: LearnedPolicy, events: Iterable[Mapping[str, Any]]) -> bool:
         """Decide the calls again; widen what refuses one of them. Return whether something was widened."""

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from proxy.policy.compiled_rule import CompiledRule
     from proxy.policy.decide import CompiledPolicy
+    from proxy.policy.rules import Rule
     from proxy.policy.views import Test
 
 RANKS: Final = {Outcome.DENY: 0, Outcome.TWO_PHASE: 1, Outcome.EXTERNAL: 1, Outcome.ALLOW: 2}
@@ -57,6 +58,8 @@ class Verdict:
 
 def find_widening(old: CompiledPolicy, new: CompiledPolicy, seed: int = 0) -> Verdict:
     """Return whether `new` lets through a call that `old` stops, or asks people about."""
+    if _only_narrows(old, new):
+        return Verdict("no")
     search = _Search(old, new, random.Random(seed))  # noqa: S311  nothing secret: the same seed looks the same way
     for cell in search.cells():
         search.verdict.kinds += 1
@@ -65,6 +68,21 @@ def find_widening(old: CompiledPolicy, new: CompiledPolicy, seed: int = 0) -> Ve
     if search.verdict.why:
         search.verdict.answer = "unknown"
     return search.verdict
+
+
+def _only_narrows(old: CompiledPolicy, new: CompiledPolicy) -> bool:
+    """Return whether `new` differs by rules alone that can let nothing through, and lacks none that stops something."""
+    if old.default != new.default:
+        return False
+    opening = (TwoPhaseRule, ExternalRule, AllowRule) if old.default == "deny" else ()
+    before, after = (_by_id(policy) for policy in (old, new))
+    added = (rule for name, rule in after.items() if before.get(name) != rule)
+    gone = (rule for name, rule in before.items() if after.get(name) != rule)
+    return not any(isinstance(rule, opening) for rule in added) and all(isinstance(rule, AllowRule) for rule in gone)
+
+
+def _by_id(policy: CompiledPolicy) -> dict[str, Rule]:
+    return {one.rule.id: one.rule for one in policy.compiled if _counts(one)}
 
 
 class _Cell:
@@ -93,12 +111,20 @@ class _Search:
     def cells(self) -> Iterator[_Cell]:
         """Yield each kind of call once: those that the same rules of both policies apply to."""
         seen: set[tuple[Any, ...]] = set()
-        for call in itertools.islice(self._calls(), MAX_CELLS):
+        for call in itertools.chain(self._likely_calls(), itertools.islice(self._calls(), MAX_CELLS)):
             old, new = (_live(policy, call) for policy in (self._old, self._new))
             key = (tuple(map(id, old)), tuple(map(id, new)), call.method in SESSION_METHODS)
             if key not in seen:
                 seen.add(key)
                 yield _Cell(call, old, new)
+
+    def _likely_calls(self) -> Iterator[Call]:
+        """Yield calls by the names in rules that only one policy has: in a large policy they are a few of very many."""
+        sides = [[one.rule for one in policy.compiled if _counts(one)] for policy in (self._old, self._new)]
+        for mine, others in (sides, sides[::-1]):
+            for rule in mine:
+                if all(rule != other for other in others):
+                    yield from itertools.islice(_calls_of(rule), MAX_TRIES)
 
     def _calls(self) -> Iterator[Call]:
         rules = [one.rule for policy in (self._old, self._new) for one in policy.compiled if _counts(one)]
@@ -194,6 +220,18 @@ class _Search:
         self.verdict.was = f"{was.outcome} ({was.rule or was.reason})"
         self.verdict.now = f"{now.outcome} ({now.rule or now.reason})"
         return True
+
+
+def _calls_of(rule: Rule) -> Iterator[Call]:
+    """Yield a call for each way to choose names that a rule has."""
+    agents = name_classes(one for one in entries(rule.agents) if isinstance(one, str)).names
+    names = (
+        name_classes(rule.methods or ["tools/call"]),
+        server_classes(rule.servers or ()),
+        name_classes(rule.tools or ()),
+    )
+    for agent, method, server, tool in itertools.product(agents, *(one.names for one in names)):
+        yield Call(method, server, agent, tool, {}, Hints(), history=Past())
 
 
 def _counts(rule: CompiledRule) -> bool:

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import os
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
@@ -16,15 +17,18 @@ from proxy.core.model import AuditEvent
 from proxy.core.secret_variables import COMMIT_SECRET
 from proxy.errors import StoreUnavailableError
 from proxy.flows.fingerprint import KEY_BYTES as FLOW_KEY_BYTES
-from proxy.gate.gate import Gate, OpenFlows
+from proxy.gate.gate import Gate, OpenFlows, OpenRuleProposals
 from proxy.gate.hold import HoldTimes
 from proxy.gate.limits import CallLimits
+from proxy.gate.rule_proposals import RuleProposals
 from proxy.gate.tool_catalog import ToolCatalog
 from proxy.gate.two_phase import TwoPhase
 from proxy.identity.token_file import OperatorTokens
 from proxy.metrics.counters import WAITING
 from proxy.metrics.timed_database import TimedDatabase
+from proxy.policy.proposed_rule import check_rule
 from proxy.policy.rules import ExternalRule
+from proxy.redact import builtin
 from proxy.runtime.halt_watcher import HaltWatcher, read_halts
 from proxy.runtime.lead_note import LeadNote
 from proxy.runtime.outside_services import open_services
@@ -42,6 +46,7 @@ from proxy.store.open_store import check_at_start, open_database, open_listener
 from proxy.store.pin_files import PinFiles
 from proxy.store.proposal_store import Proposals
 from proxy.store.rollout_store import CHANNEL as POLICY_CHANNEL
+from proxy.store.rule_proposal_store import RuleProposals as RuleProposalStore
 from proxy.store.shared_calls import SharedCalls as LocalCalls
 from proxy.system.replica_name import replica_name
 from proxy.system.secret_files import read_or_make_key
@@ -124,6 +129,7 @@ class Components:
         self._counters = counters
         timed = self._database if counters is None else TimedDatabase(self._database, counters)
         self.store = Proposals(timed)
+        self.rule_store = RuleProposalStore(timed)
         self.fleet = self._open_fleet(settings, preloaded.fleet)
         self.follower = self._open_follower(preloaded)
         self.sampler = _open_sampler(settings)
@@ -215,7 +221,13 @@ class Components:
             halts=halts,
             flows=OpenFlows(self.policy.current, self.marks, flow_key(settings, os.environ)),
             services=self.services,
+            rule_proposals=self._open_rule_proposals(settings),
         )
+
+    def _open_rule_proposals(self, settings: Settings) -> OpenRuleProposals | None:
+        if not settings.rule_proposals or self._server is not None:
+            return None
+        return partial(RuleProposals, self.rule_store, partial(check_rule, book=builtin()), self.masker)
 
     async def check(self) -> None:
         """Raise SchemaError if the store answers and its tables do not fit this version."""

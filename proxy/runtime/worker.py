@@ -32,8 +32,11 @@ from addons.mitm.patches import Replacements, install
 from addons.tools_changed import Announcer
 from addons.websocket import WebsocketGate
 from proxy.admin_api.halts import HaltControl
+from proxy.admin_api.rule_review import RuleReview
 from proxy.admin_api.server import AdminApiServer
 from proxy.audit.restored import open_daemon_log
+from proxy.core.rule_proposals import HOST as RULE_HOST
+from proxy.core.rule_proposals import PORTS as RULE_PORTS
 from proxy.egress.guard import EgressGuard
 from proxy.errors import ConfigError
 from proxy.identity.ca import Authority
@@ -121,6 +124,7 @@ class Worker:
             settings.state_dir,
             listeners=context.listeners,
             halts=HaltControl(self.components.halt_store, self.components.halt_file, self.components.sink),
+            rules=RuleReview(self.components.rule_store, self.components.sink),
             verifier=open_operator_verifier(settings),
         )
         self.connections = ConnectionGuard(
@@ -271,7 +275,9 @@ class Worker:
         )
         certificates = replacements.certificates()
         asks = self.verifier is not None and self.verifier.uses_certificates
-        egress = Egress(EgressGuard(self.policy.current, lambda: [*own, *self.admin_api.addresses]), self.gate)
+        answered = {RULE_HOST: RULE_PORTS} if settings.rule_proposals else {}
+        addresses = lambda: [*own, *self.admin_api.addresses]  # noqa: E731
+        egress = Egress(EgressGuard(self.policy.current, addresses, answered=answered), self.gate)
         carriers = http_addons(
             self.gate,
             limits,

@@ -44,7 +44,7 @@ class Server(NamedTuple):
 
 
 @functools.cache
-def _trusting(ca_file: Path | None) -> ssl.SSLContext:
+def trusting(ca_file: Path | None) -> ssl.SSLContext:
     """Return a context that trusts that CA, or the usual ones; reading those takes longer than a whole test."""
     return ssl.create_default_context(cafile=ca_file)
 
@@ -66,7 +66,7 @@ class Route:
         return httpx2.AsyncClient(
             base_url=self.url,
             proxy=self.proxy,
-            verify=_trusting(self.ca_file),
+            verify=trusting(self.ca_file),
             trust_env=False,
             timeout=timeout,
             **options,

@@ -7,7 +7,7 @@ import pytest
 from proxy.core.model import Call, Outcome
 from proxy.errors import PolicyError
 from proxy.policy import yaml_file
-from proxy.policy.load import load_policy, load_sources
+from proxy.policy.load import load_policy, load_sources, load_text
 from proxy.redact import builtin
 from proxy.system.package_data import policies_dir
 
@@ -315,3 +315,14 @@ def test_a_copy_of_a_file_that_is_loaded_beside_counts_once(tmp_path):
     (tmp_path / "copy.yaml").write_text(text)
     policy = load_policy(tmp_path / "copy.yaml", also=[tmp_path / "shipped.yaml"])
     assert [file.name for file in policy.files] == ["copy.yaml"]
+
+
+def test_a_text_is_loaded_as_a_file_is():
+    assert load_text(HEAD + RULE, "proposal", builtin()).content.rules[0].id == "a"
+    assert load_text("mode: shadow\n" + HEAD + RULE, "proposal").content.call_rules[0].mode == "shadow"
+    for text in (HEAD + RULE + "    tols: [x]\n", HEAD + RULE + RULE[7:], "- x", "a: \ud800"):
+        with pytest.raises(PolicyError, match="proposal:"):
+            load_text(text, "proposal", builtin())
+    redact = "  - {id: b, action: redact, detectors: [nosuch], on: [result]}\n"
+    with pytest.raises(PolicyError, match="nosuch"):
+        load_text(HEAD + "rules:\n" + redact, "proposal", builtin())

@@ -95,3 +95,9 @@ def test_a_response_is_decided_as_one(policy):
 
 def test_the_outcome_of_an_unknown_decision_is_not_guessed():
     assert recorded_outcome(event(decision="perhaps", reason="unheard_of")) is None
+
+
+def test_what_agents_propose_to_the_proxy_is_no_call_of_a_server(policy):
+    proposed = event("danger", server="interlock.internal", reason="rule_proposed")
+    outcome = replay(policy, [proposed, event("echo")])
+    assert (outcome.decided, outcome.passed_over, outcome.changes) == (1, 0, ())

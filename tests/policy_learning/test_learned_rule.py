@@ -1,6 +1,7 @@
 from proxy.core.model import Call
 from proxy.policy.rule_tests import coverage, run_tests
-from proxy.policy_learning.learned_rule import ToolCalls, as_glob, compile_values, make_rule, near_misses
+from proxy.policy_learning.learned_rule import ToolCalls, compile_values, make_rule, near_misses
+from proxy.policy_learning.names import as_glob
 
 
 def calls(*arguments, tool="read_file"):

@@ -28,7 +28,7 @@ def decide(learned, arguments, **names):
 @pytest.fixture(scope="module")
 def week():
     fleet = Fleet(7)
-    events = [*fleet.events(range(5)), *fleet.marked(START + 5 * DAY), *fleet.refused(START + 5 * DAY)]
+    events = [*fleet.events(range(7)), *fleet.marked(START + 7 * DAY), *fleet.refused(START + 7 * DAY)]
     marked = [one["call_id"] for one in events[-5:-1]]
     return events, marked, learn(events, *marked), fleet
 
@@ -49,7 +49,7 @@ def test_attacks_that_were_held_out_are_denied(week, attack):
 
 
 def test_few_later_honest_calls_are_refused(week):
-    policy, later = week[2].compiled(), list(week[3].events(range(5, 7)))
+    policy, later = week[2].compiled(), list(week[3].events(range(7, 9)))
     refused = [one for one in later if policy.decide(recorded_call(one)).outcome is not Outcome.ALLOW]
     assert len(refused) <= len(later) // 100, [one["arguments"] for one in refused]
 

@@ -1,11 +1,15 @@
 """Whether a policy lets through more than another one: proofs, witnesses, and what stays unknown."""
 
+import json
 import random
 
 import pytest
 
 from proxy.core.model import Outcome
+from proxy.policy.load import compile_sources, load_sources, load_text
 from proxy.policy_learning.widening import find_widening
+from proxy.redact import builtin
+from proxy.system.package_data import PROFILES, profile_file
 from tests.support.random_policies import compare, compiled
 
 
@@ -62,11 +66,32 @@ def test_a_name_in_another_case_is_a_way_around_a_deny_that_is_gone():
 def test_other_services_and_odd_globs_are_unknown():
     external = {"action": "external", "service": "opa", "tools": ["read"]}
     assert verdict(policy(), policy(external)).answer in ("yes", "unknown")
-    assert verdict(policy(external), policy(external)).answer == "unknown"
-    odd = policy({"action": "allow", "tools": ["r[ae]?d"]})
-    assert verdict(odd, odd).answer == "unknown"
+    narrow = {**external, "when": {"arg": "x", "equals": "a"}}
+    assert verdict(policy(external), policy(narrow)).answer == "unknown"
+    assert verdict(policy(external), policy(external)).answer == "no", "both ask the same of the same calls"
+    odd = {"action": "allow", "tools": ["r[ae]?d"]}
+    assert verdict(policy(odd), policy(odd)).answer == "no"
+    assert verdict(policy(odd), policy({**odd, "when": {"arg": "x", "equals": "a"}})).answer == "unknown"
 
 
 @pytest.mark.parametrize("number", range(8))
 def test_random_policies_agree_with_brute_force(number):
     assert compare(random.Random(f"suite-{number}")) in ("yes", "no", "unknown", "unknown, and there is one")
+
+
+def test_shipped_profiles_are_compared_with_more_rules_as_well():
+    book = builtin()
+    for name in PROFILES:
+        before = load_sources(profile_file(name), book)
+        more = {"version": 1, "rules": [{"id": "mine", "action": "deny", "tools": ["danger"]}]}
+        after = (*before, load_text(json.dumps(more), "more", book))
+        assert find_widening(compile_sources(before), compile_sources(after)).answer == "no"
+        back = find_widening(compile_sources(after), compile_sources(before))
+        assert (back.answer, back.witness.tool.lower()) == ("yes", "danger")
+
+
+def test_a_rule_that_is_gone_is_found_among_very_many_kinds_of_calls():
+    many = [{"action": "deny", "tools": [f"t{n}"], "agents": [f"a{n}"], "servers": [f"s{n}"]} for n in range(40)]
+    before = policy(*many, {"action": "deny", "tools": ["last"]}, default="allow")
+    found = verdict(before, policy(*many, default="allow"))
+    assert (found.answer, found.witness.tool.lower()) == ("yes", "last")

@@ -1,0 +1,32 @@
+import pytest
+
+from proxy.policy.policy_writer import write_yaml
+from proxy.policy.yaml_file import parse_yaml, plain_values
+
+ODD = {
+    "a": "\u202e\x1b[31m: #\n- x",
+    "yes": "yes",
+    "1": "1",
+    "n": [1, 1.5, None, True],
+    "e": {},
+    "l": [],
+    "long": "x y " * 90,
+}
+
+
+def test_what_is_written_reads_as_the_same_and_shows_every_character():
+    text = write_yaml(ODD)
+    assert text.isascii()
+    assert "\x1b" not in text
+    assert plain_values(parse_yaml(text.encode())) == ODD
+
+
+@pytest.mark.parametrize(
+    "text", ["null", "~", "0x10", "1e3", "on", "2026-01-01", "=", "&a", "*a", "!x", "%", "@", "`", ""]
+)
+def test_text_that_yaml_would_take_for_something_else_stays_text(text):
+    assert plain_values(parse_yaml(write_yaml({"t": text}).encode())) == {"t": text}
+
+
+def test_the_order_stays():
+    assert write_yaml({"b": 1, "a": 2}) == "b: 1\na: 2\n"

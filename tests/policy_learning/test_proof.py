@@ -1,0 +1,29 @@
+from proxy.policy.load import load_text
+from proxy.policy.merged_file import merged_values
+from proxy.policy_learning.proof import prove
+
+NARROW = "version: 1\nrules: [{id: r, action: allow, tools: [read], when: {arg: path, path_under: /srv/app}}]\n"
+WIDE = NARROW.replace("/srv/app", "/srv")
+MASKS = "version: 1\nrules: [{id: m, action: redact, redact: deny, detectors: [secrets], on: [arguments]}]\n"
+
+
+def proven(before, after):
+    sources = [(load_text(text, "policy", None),) for text in (before, after)]
+    first, second = (merged_values(one, with_defaults=True) for one in sources)
+    return prove(*sources, (first, second))
+
+
+def test_narrower_is_proven_and_wider_has_a_call():
+    assert proven(WIDE, NARROW).answer == "no"
+    verdict = proven(NARROW, WIDE)
+    assert verdict.answer == "yes"
+    assert verdict.witness is not None
+
+
+def test_what_stands_beside_rules_makes_it_unknown():
+    verdict = proven(WIDE + "limits: [{id: l, count: 1, within: 1h}]\n", NARROW)
+    assert (verdict.answer, verdict.why) == ("unknown", ["limits differ, and only rules are compared"])
+
+
+def test_redact_rules_that_deny_make_it_unknown():
+    assert proven(MASKS + "default: allow\n", "version: 1\ndefault: allow\n").answer == "unknown"
