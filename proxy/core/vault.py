@@ -17,6 +17,7 @@ class Place(StrEnum):
     """Where in a request a credential may stand."""
 
     HEADER = "header"
+    PATH = "path"
     QUERY = "query"
     BODY = "body"
 
@@ -34,6 +35,8 @@ class Credential:
     tools: tuple[str, ...] = ()
     agents: tuple[str, ...] = ()
     places: tuple[Place, ...] = (Place.HEADER,)
+    # Whether it may go over plain http:// to another machine.
+    plain: bool = False
     # Wrapped servers (globs of their names) that find the placeholder in their environment, under this variable.
     servers: tuple[str, ...] = ()
     variable: str | None = None

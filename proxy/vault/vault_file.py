@@ -113,6 +113,7 @@ class Bindings(Strict):
     tools: Globs = ()
     agents: Globs = ()
     places: Annotated[tuple[Place, ...], Field(strict=False, min_length=1)] = (Place.HEADER,)
+    plain: bool = False
     servers: Globs = ()
     variable: Variable | None = None
 
