@@ -48,9 +48,11 @@ from proxy.store.proposal_store import Proposals
 from proxy.store.rollout_store import CHANNEL as POLICY_CHANNEL
 from proxy.store.rule_proposal_store import RuleProposals as RuleProposalStore
 from proxy.store.shared_calls import SharedCalls as LocalCalls
+from proxy.system.memory_dumps import keep_out_of_dumps
 from proxy.system.replica_name import replica_name
 from proxy.system.secret_files import read_or_make_key
 from proxy.twophase.keys import open_keys
+from proxy.vault.live_vault import LiveVault
 from proxy.wire.sse_ping_carrier import KEY_BYTES
 
 if TYPE_CHECKING:
@@ -62,6 +64,7 @@ if TYPE_CHECKING:
     from proxy.core.halts import Halt
     from proxy.core.interfaces import EventSink, SharedCalls
     from proxy.core.limits import LimitStore
+    from proxy.core.vault import Vault
     from proxy.fleet.open_state import Fleet
     from proxy.fleet.watcher import FleetWatcher
     from proxy.gate.halts import ActiveHalts
@@ -105,8 +108,10 @@ class Components:
         counters: WorkerCounters | None = None,
         logs: Sequence[int] = (1,),
         resting: Database | None = None,
+        vault: Vault | None = None,
     ) -> None:
         self._tools_changed = tools_changed
+        self.vault = vault or LiveVault(settings.state_dir)
         self._on_reload = reloaded
         self._server = server
         self.lead = lead
@@ -207,7 +212,11 @@ class Components:
     def _open_gate(
         self, settings: Settings, catalog: ToolCatalog, halts: ActiveHalts, shared_calls: SharedCalls | None
     ) -> Gate:
+        # Over stdio nothing is put in: a wrapped server only ever gets placeholders, since what it does with a value
+        # cannot be seen. What it sends out passes the proxy, which puts the value in there.
         return Gate(
+            vault=self.vault if self._server is None else None,
+            before_credentials=keep_out_of_dumps,
             two_phase=self.two_phase,
             catalog=catalog,
             policy=self.policy.current,

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     type Writer = Callable[[Document], None]
 
+FILE: Final = "vault.json"
 MAX_BYTES: Final = 4 << 20
 DEFAULT_TTL: Final = 60.0
 VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
@@ -113,6 +114,7 @@ class Bindings(Strict):
     tools: Globs = ()
     agents: Globs = ()
     places: Annotated[tuple[Place, ...], Field(strict=False, min_length=1)] = (Place.HEADER,)
+    plain: bool = False
     servers: Globs = ()
     variable: Variable | None = None
 
@@ -188,7 +190,7 @@ class VaultFile:
     """The file of one state folder. Raises ConfigError where it cannot be read or written."""
 
     def __init__(self, state_dir: Path) -> None:
-        self.path = state_dir / "vault.json"
+        self.path = state_dir / FILE
 
     def signature(self) -> tuple[int, ...] | None:
         """Return what changes with every change of the file; None where there is none. Raises OSError."""
