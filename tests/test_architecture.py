@@ -98,7 +98,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "proxy.telemetry": ("proxy.audit.event", "proxy.sinks", "proxy.system", *CORE),
     "proxy.fleet": (
         *("proxy.store", "proxy.identity", "proxy.gate.tool_pins", "proxy.twophase.keys", "proxy.twophase.tokens"),
-        *("proxy.config", "proxy.rollout.keys", "proxy.audit.signing_keys", "proxy.system", *CORE),
+        *("proxy.config", "proxy.rollout.keys", "proxy.audit.signing_keys", "proxy.system", "proxy.vault", *CORE),
     ),
     "proxy.rollout": ("proxy.policy", "proxy.audit.signing_keys", "proxy.system", *CORE),
     "proxy.trace": ("proxy.sandbox", "proxy.egress.dns", *CORE),

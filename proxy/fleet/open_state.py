@@ -13,6 +13,7 @@ from proxy.fleet.shared_lists import SharedLists
 from proxy.fleet.shared_pins import SharedPins
 from proxy.fleet.shared_state import SharedState
 from proxy.store.pin_files import PinFiles
+from proxy.vault.vault_file import VaultFile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -93,3 +94,12 @@ def open_tokens[T: Tokens](kind: type[T], settings: Settings) -> T:
         return kind(settings.state_dir)
     fleet.refresh()
     return kind(settings.state_dir, SharedLists(fleet.state, fleet.bridge))
+
+
+def open_vault(settings: Settings) -> VaultFile:
+    """Return the file of credentials; a change of it is one for the whole fleet, where there is one."""
+    fleet = find_fleet(settings)
+    if fleet is None:
+        return VaultFile(settings.state_dir)
+    fleet.refresh()
+    return VaultFile(settings.state_dir, SharedLists(fleet.state, fleet.bridge))
