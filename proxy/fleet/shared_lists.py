@@ -1,4 +1,4 @@
-"""Changes of the lists that replicas share, such as agents and credentials: in the store first, then in the file here."""
+"""Changes of what replicas share, such as agents and credentials: in the store first, then in the file here."""
 
 from __future__ import annotations
 

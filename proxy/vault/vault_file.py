@@ -123,6 +123,11 @@ class Bindings(Strict):
             raise ValueError("a wrapped server finds it under a variable; give --variable with --server")
         return self
 
+    def __str__(self) -> str:
+        limits = {"tools": self.tools, "agents": self.agents}
+        said = [", ".join(self.hosts) or "no host", *(f"{name} {', '.join(on)}" for name, on in limits.items() if on)]
+        return "; ".join([*said, f"in {', '.join(self.places)}", *(["also over plain HTTP"] if self.plain else [])])
+
 
 class Entry(Strict):
     """One credential, without its value."""
