@@ -158,7 +158,7 @@ PURE = (
     "proxy.egress.dns",
     "proxy.external.shapes",
     "proxy.identity.jwt",
-    "proxy.vault.placeholder",
+    *("proxy.vault.placeholder", "proxy.vault.variables"),
     *(f"proxy.gate.{name}" for name in ("in_flight_json", "outbound_scan", "result_masking")),
     *(f"proxy.gate.{name}" for name in ("schema_check", "tool_descriptions", "tool_pins", "definition_drift")),
     *(f"proxy.audit.{name}" for name in ("event", "event_schema")),

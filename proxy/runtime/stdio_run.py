@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from proxy.system import gc_tuning, log_setup  # before all others: it imports structlog without rich
@@ -16,6 +17,7 @@ from proxy.core.model import Context
 from proxy.errors import ConfigError, StartError, TracingError
 from proxy.policy.home import own_home
 from proxy.runtime.preload import policy_cache, preload
+from proxy.runtime.server_credentials import placeholders_of, with_placeholders
 from proxy.runtime.stdio_identity import stdio_principal
 from proxy.sandbox.process_reaper import kill_descendants, set_subreaper
 from proxy.sandbox.refusal import NOT_CONFINED, SandboxRefusedError
@@ -25,7 +27,7 @@ from proxy.trace.tamper_guard import forbid_inspection
 from proxy.trace.tracer import TracePipe, find_strace, under_strace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from proxy.commands.run_flags import RunFlags
@@ -64,27 +66,38 @@ def run_server(given: RunFlags) -> int:
         strace = _strace(settings.trace, name, say)
     except _CannotTraceError:
         return 1
+    variables = placeholders_of(settings, name)
     context = Context(principal, name, transport="stdio", session=new_id())
-    flags_of_sandbox = (given.sandbox, given.config)
+    asked = _AskedSandbox(given.sandbox, given.config, variables)
     # Before the server starts: its orphaned processes come to us and end with us, and it cannot read our memory,
     # where the keys are, through /proc or ptrace.
     set_subreaper()
     forbid_inspection()
-    return asyncio.run(_serve(settings, context, launch, strace, say, flags_of_sandbox))
+    return asyncio.run(_serve(settings, context, launch, strace, say, asked))
+
+
+@dataclass(frozen=True, slots=True)
+class _AskedSandbox:
+    """What the command line says of a sandbox, and the variables that the server gets in one, too."""
+
+    flag: str | None
+    config: Path | None
+    variables: Mapping[str, str]
 
 
 def _sandbox(
-    settings: Settings, preloaded: Preloaded, server: str, launch: Launch, asked: tuple[str | None, Path | None]
+    settings: Settings, preloaded: Preloaded, server: str, launch: Launch, asked: _AskedSandbox
 ) -> SandboxedRun | None:
     """Return the server's sandbox; None where neither the policy nor the command line asks for one."""
-    flag, config = asked
     policy = preloaded.policy.current()
-    if flag is None and not policy.sandboxes:
+    if asked.flag is None and not policy.sandboxes:
         return None
     from proxy.runtime.sandboxed_run import choose_sandbox, prepare_sandbox  # noqa: PLC0415  most servers have none
 
-    chosen = choose_sandbox(flag, policy, server, launch.argv, policy_cache(settings))
-    return None if chosen is None else prepare_sandbox(chosen, launch, settings, config)
+    chosen = choose_sandbox(asked.flag, policy, server, launch.argv, policy_cache(settings))
+    if chosen is None:
+        return None
+    return prepare_sandbox(chosen, launch, settings, asked.config, asked.variables)
 
 
 def _say(text: str) -> None:
@@ -158,13 +171,15 @@ async def _serve(
     launch: Launch,
     strace: str | None,
     say: Say,
-    sandbox: tuple[str | None, Path | None],
+    asked: _AskedSandbox,
 ) -> int:
     # Before the server starts: the policy may have a sandbox for it.
     preloaded = preload(settings, own_home(launch.argv, os.environ))
-    box = _sandbox(settings, preloaded, context.server, launch, sandbox)
+    box = _sandbox(settings, preloaded, context.server, launch, asked)
     channel = TracePipe(supervised=box is not None and box.is_supervised) if strace is not None else None
     command = box.launch if box is not None else launch
+    if box is None or not box.confines:
+        command = with_placeholders(command, asked.variables, settings, say)
     if strace is not None and channel is not None:
         command = under_strace(command, strace, channel.path, sandboxed=box is not None and box.confines)
     start = _ServerStart(command)

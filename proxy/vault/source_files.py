@@ -18,8 +18,37 @@ if TYPE_CHECKING:
 
 def source_files(sources: Iterable[Source]) -> tuple[str, ...]:
     """Return the files among sources, as they are named and as they are behind all links."""
-    named = [source.path for source in sources if isinstance(source, FileSource)]
-    return tuple(dict.fromkeys(path for each in named for path in (each, os.path.realpath(each))))
+    named = [Path(source.path) for source in sources if isinstance(source, FileSource)]
+    return tuple(dict.fromkeys(str(path) for each in named for path in (each.absolute(), each.resolve())))
+
+
+def to_hide(sources: Iterable[Source], spared: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the folders and the files that are to be hidden from programs that should not have the values.
+
+    A folder of secrets alone is hidden as a whole: where a file is hidden and another is put in its place, that one
+    would be seen. Folders that hold one of the `spared` paths stay.
+    """
+    kept = [Path(path).resolve() for path in spared]
+    folders: dict[str, None] = {}
+    files: dict[str, None] = {}
+    for path in map(Path, source_files(sources)):
+        folder = path.parent.resolve()
+        if _is_of_secrets(folder) and not any(folder in (each, *each.parents) for each in kept):
+            folders[str(folder)] = None
+        elif path.is_file():
+            files[str(path)] = None
+    return tuple(folders), tuple(files)
+
+
+def _is_of_secrets(folder: Path) -> bool:
+    """Return whether only its owner may enter a folder that has files and nothing else; or Kubernetes swaps links."""
+    if (folder / "..data").is_symlink():
+        return True
+    try:
+        closed = not stat.S_IMODE(folder.stat().st_mode) & (stat.S_IRWXG | stat.S_IRWXO)
+        return closed and not any(each.is_dir() for each in folder.iterdir())
+    except OSError:
+        return False
 
 
 def exposure(path: str) -> tuple[str, str] | None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 MAX_BYTES: Final = 4 << 20
 SHARED_AS: Final = "vault"
+RESERVED: Final = "INTERLOCK_"  # no agent and no server gets these
 DEFAULT_TTL: Final = 60.0
 VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 HOST: Final = re.compile(r"[A-Za-z0-9.*?_:\[\]-]{1,253}")
@@ -121,6 +122,8 @@ class Bindings(Strict):
     def _named(self) -> Bindings:
         if self.servers and self.variable is None:
             raise ValueError("a wrapped server finds it under a variable; give --variable with --server")
+        if self.variable is not None and self.variable.startswith(RESERVED):
+            raise ValueError(f"variable {self.variable!r} is not given to others; choose one without {RESERVED}")
         return self
 
     def __str__(self) -> str:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.vault.source_files import exposure, is_own, source_files
-from proxy.vault.vault_file import CommandSource, EnvSource, FileSource
+from proxy.vault.source_files import exposure, is_own, source_files, to_hide
+from proxy.vault.vault_file import CommandSource, EnvSource, FileSource, Source
 
 
 @pytest.fixture
@@ -64,5 +64,40 @@ def test_one_that_is_not_there_is_open_to_nobody(folder: Path) -> None:
 def test_files_are_named_as_given_and_as_they_are(tmp_path: Path) -> None:
     (tmp_path / "real").touch()
     (tmp_path / "link").symlink_to("real")
-    sources = [FileSource(path=str(tmp_path / "link")), EnvSource(variable="A"), CommandSource(argv=("true",))]
+    sources: list[Source] = [
+        FileSource(path=str(tmp_path / "link")),
+        EnvSource(variable="A"),
+        CommandSource(argv=("true",)),
+    ]
     assert source_files(sources) == (str(tmp_path / "link"), str(tmp_path / "real"))
+
+
+def hidden(path: Path, *spared: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    return to_hide([FileSource(path=str(path))], map(str, spared))
+
+
+def test_a_folder_of_secrets_is_hidden_as_a_whole_and_others_are_not(tmp_path: Path) -> None:
+    folder = tmp_path / "own"
+    folder.mkdir(mode=0o700)
+    token = folder / "token"
+    token.touch()
+    whole, alone = ((str(folder),), ()), ((), (str(token),))
+    assert hidden(token, tmp_path) == whole
+    assert hidden(token, folder) == hidden(token, folder / "work") == alone
+    folder.chmod(0o750)
+    assert hidden(token) == alone
+    folder.chmod(0o700)
+    (folder / "gh").mkdir()
+    assert hidden(token) == alone
+    assert hidden(folder / "none") == ((), ())
+
+
+def test_of_a_kubernetes_mount_the_folder_is_hidden_in_which_links_are_swapped(tmp_path: Path) -> None:
+    (tmp_path / "..one").mkdir()
+    (tmp_path / "..one" / "token").touch()
+    (tmp_path / "..data").symlink_to("..one")
+    (tmp_path / "token").symlink_to("..data/token")
+    tmp_path.chmod(0o755)
+    folders, files = hidden(tmp_path / "token")
+    assert folders == (str(tmp_path),)
+    assert all(path.startswith(f"{tmp_path}/") for path in files)

@@ -106,6 +106,8 @@ def test_a_variable_alone_is_for_agents_and_a_server_needs_one() -> None:
     assert checked(Bindings, variable="TOKEN").servers == ()
     with pytest.raises(ConfigError, match="give --variable with --server"):
         checked(Bindings, servers=("files",))
+    with pytest.raises(ConfigError, match="is not given to others"):
+        checked(Bindings, variable="INTERLOCK_AGENT_TOKEN")
 
 
 class Shared:
