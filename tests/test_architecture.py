@@ -137,7 +137,16 @@ PACKAGES: dict[str, tuple[str, ...]] = {
             "proxy.policy",
             "proxy.sinks",
         ),
-        *("proxy.policy", "proxy.redact", "proxy.sandbox", "proxy.store", "proxy.system", "proxy.trace.tracer", *CORE),
+        *(
+            "proxy.policy",
+            "proxy.redact",
+            "proxy.sandbox",
+            "proxy.store",
+            "proxy.system",
+            "proxy.trace.tracer",
+            "proxy.vault",
+            *CORE,
+        ),
     ),
     "addons": (
         *("proxy.gate", "proxy.egress", "proxy.wire", "proxy.metrics", "proxy.system", "proxy.policy.server_names"),

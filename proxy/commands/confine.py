@@ -33,8 +33,7 @@ from proxy.confine.namespace_setup import bind_sockets
 from proxy.errors import ConfigError, InterlockError
 from proxy.sandbox.namespaces import listening_sockets, sockets_below
 from proxy.sandbox.server_process import plan_launch
-from proxy.vault.source_files import to_hide
-from proxy.vault.vault_file import VaultFile
+from proxy.vault.source_files import hidden_sources
 
 EPILOG = """
 Examples:
@@ -146,7 +145,8 @@ def _files(options: EndpointOptions, found: FoundProxy, way_in: ProxyEndpoint, k
     ca = public[0].parent.resolve()
     states = {settings.state_dir.resolve()}
     states |= {ca.parent} if ca.name == "ca" and (ca.parent / "keys").is_dir() else set()
-    folders, files = _credential_files(settings.state_dir)
+    # Values of credentials, of which the agent has placeholders.
+    folders, files = hidden_sources(settings.state_dir)
     # Read-only for the agent: with write access it could edit the policy or settings that confine it.
     relied_on = [config_path(options.config, os.environ), Path(found.policy) if found.policy else None]
     relied_on += [settings.checkpoint_file, settings.upstream_ca]
@@ -160,12 +160,6 @@ def _files(options: EndpointOptions, found: FoundProxy, way_in: ProxyEndpoint, k
         secrets=[*(str(path.resolve()) for path in secrets if path is not None and path.is_file()), *files],
         unwritable=[str(path.resolve()) for path in relied_on if path is not None],
     )
-
-
-def _credential_files(state_dir: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the folders and files with the values of credentials, of which the agent has placeholders."""
-    sources = [entry.source for entry in VaultFile(state_dir).read().credentials.values()]
-    return to_hide(sources, (str(Path.home()), str(Path.cwd())))
 
 
 @app.command(epilog="Example:  interlock confine rules --proxy-uid 10001 | nft -f -")

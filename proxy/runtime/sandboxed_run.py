@@ -19,8 +19,7 @@ from proxy.sandbox.profile_files import load_profile, resolve
 from proxy.sandbox.sandboxed_start import SandboxedStart, SandboxReport
 from proxy.sandbox.server_package import package_of, roots_of
 from proxy.sandbox.stand_ins import stand_ins
-from proxy.vault.source_files import to_hide
-from proxy.vault.vault_file import VaultFile
+from proxy.vault.source_files import hidden_sources
 
 if TYPE_CHECKING:
     import asyncio
@@ -268,8 +267,7 @@ def _without_own(grants: Grants, settings: Settings, config: Path | None) -> Gra
     own = [settings.state_dir, settings.policy, config_path(config, os.environ)]
     paths = [str(path.resolve()) for path in own if path is not None and path.exists()]
     # A server that needs a credential has a placeholder of it.
-    sources = [entry.source for entry in VaultFile(settings.state_dir).read().credentials.values()]
-    paths += [path for some in to_hide(sources, (str(Path.home()), str(Path.cwd()))) for path in some]
+    paths += [path for some in hidden_sources(settings.state_dir) for path in some]
     shown = (*grants.read, *grants.write)
     inside = [path for path in paths if any(path == each or path.startswith(f"{each}/") for each in shown)]
     return replace(grants, hidden=tuple(dict.fromkeys((*grants.hidden, *inside))))

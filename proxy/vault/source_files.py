@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from proxy.vault.vault_file import FileSource
+from proxy.vault.vault_file import FileSource, VaultFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -38,6 +38,15 @@ def to_hide(sources: Iterable[Source], spared: Iterable[str]) -> tuple[tuple[str
         elif path.is_file():
             files[str(path)] = None
     return tuple(folders), tuple(files)
+
+
+def hidden_sources(state_dir: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the folders and files with the values of credentials, to be hidden. Raises ConfigError.
+
+    The home and the working folder stay, whatever is in them.
+    """
+    sources = [entry.source for entry in VaultFile(state_dir).read().credentials.values()]
+    return to_hide(sources, (str(Path.home()), str(Path.cwd())))
 
 
 def _is_of_secrets(folder: Path) -> bool:
