@@ -124,7 +124,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
             "proxy.store",
             "proxy.system",
         ),
-        *("proxy.twophase", *CORE),
+        *("proxy.twophase", "proxy.vault", *CORE),
     ),
     "proxy.doctor": (
         *(

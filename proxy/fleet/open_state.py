@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from proxy.store.pin_files import PinFiles
 from proxy.vault.vault_file import VaultFile
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from proxy.config import Settings
     from proxy.fleet.key_encryption_key import KeyEncryptionKey
@@ -94,6 +95,17 @@ def open_tokens[T: Tokens](kind: type[T], settings: Settings) -> T:
         return kind(settings.state_dir)
     fleet.refresh()
     return kind(settings.state_dir, SharedLists(fleet.state, fleet.bridge))
+
+
+@contextmanager
+def using_vault(settings: Settings) -> Iterator[VaultFile]:
+    """Yield the file of credentials for one change in a process that goes on."""
+    fleet = find_fleet(settings)
+    try:
+        yield VaultFile(settings.state_dir, SharedLists(fleet.state, fleet.bridge) if fleet is not None else None)
+    finally:
+        if fleet is not None:
+            fleet.bridge.close()
 
 
 def open_vault(settings: Settings) -> VaultFile:

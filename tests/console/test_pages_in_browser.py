@@ -26,6 +26,7 @@ PAGES = (
     "/agents/one?name=agent",
     "/servers",
     f"/servers/one?name={SERVER}",
+    "/credentials",
     "/policy",
     "/audit",
     "/health",
@@ -77,7 +78,7 @@ def test_every_page_is_reached_by_the_keyboard(tab: Tab, world: World) -> None:
     links = tab.page.locator("nav[aria-label=Pages] a")
     keys = links.evaluate_all("(links) => links.map((a) => [a.dataset.key, a.getAttribute('href')])")
     assert [split_place(path)[1] for _, path in keys] == [
-        *("/", "/calls", "/approvals", "/agents", "/servers", "/policy", "/audit", "/health"),
+        *("/", "/calls", "/approvals", "/agents", "/servers", "/credentials", "/policy", "/audit", "/health"),
     ]
     assert len({key for key, _ in keys}) == len(keys)
     for key, path in keys:
