@@ -54,12 +54,14 @@ async def test_bindings_sources_states_and_uses_are_shown_and_no_value(
     )
     await desk.log_in()
     text = (await desk.http.get("/credentials")).text
-    rows = {name: text.partition(f"<strong>{name}</strong>")[2].partition("</tr>")[0] for name in names(desk)}
-    assert "tools create_* · agents bot" in rows["good"]
-    assert '<td class="number">2</td>' in rows["good"]
+    cards = {card.partition(">")[2].split()[0]: card for card in text.split('<h2 id="credential-')[1:]}
+    rows = {name: cards[name].partition("</article>")[0] for name in names(desk)}
+    assert "<dt>Tools</dt><dd>create_*</dd>" in rows["good"]
+    assert "<dt>Agents</dt><dd>bot</dd>" in rows["good"]
+    assert "used 2 times" in rows["good"]
     assert "api.example.com" in rows["good"]
     assert "the file /no/such/file cannot be read" in rows["gone"]
-    assert '<td class="number">1</td>' in rows["gone"]
+    assert "used 1 time," in rows["gone"]
     assert "the variable NOT_SET_HERE is not set" in rows["unset"]
     assert "unavailable" not in rows["good"] + rows["set"] + rows["command"]
     assert VALUE not in text
