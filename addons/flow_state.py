@@ -20,6 +20,7 @@ from addons.header_fields import index, replace_fields
 from proxy.core import reasons
 from proxy.core.model import Context, Decision, Denial, Outcome, Principal
 from proxy.egress.guard import UNJUDGED
+from proxy.gate.placeholders import is_marked
 from proxy.policy import server_names
 from proxy.wire.client_stream import ClientStream
 from proxy.wire.hidden_request import has_request_line
@@ -35,9 +36,11 @@ if TYPE_CHECKING:
     from addons.lane.template import Lesson
     from addons.page_labels import PageLabels
     from addons.sse_rewriter import EventStream
-    from proxy.core.model import Verdict
+    from proxy.core.model import Verdict, Way
+    from proxy.core.vault import Filling
     from proxy.gate.outbound_scan import UploadWatch
     from proxy.gate.plain_response import PageWatch
+    from proxy.gate.reflections import AnswerMask, Reflections
     from proxy.gate.router import ResponseRouter
     from proxy.wire.stream_scan import StreamScanner
 
@@ -92,6 +95,14 @@ class FlowState:
     """The connection on which the lane has sent this request already."""
     lesson: Lesson | None = None
     """What the lane learns from this flow if it ends well."""
+    filling: Filling | None = None
+    """The credentials that are put into the request when it is sent."""
+    unfilled: http.Request | None = None
+    """The request as it came, while the connection to the server sees it with its credentials."""
+    mask: AnswerMask | None = None
+    """Masks the response as it comes."""
+    reflections: Reflections | None = None
+    """What the messages of a WebSocket are masked with."""
     queued: Collection[object] = ()
     """What the layer of this flow has yet to handle, which it does once the hook that it waits for has ended."""
 
@@ -139,7 +150,18 @@ def context(flow: http.HTTPFlow) -> Context:
         egress=state_of(flow).egress,
         target=flow.request.path,
         traceparent=headers.get("traceparent"),
+        way=_way(flow),
     )
+
+
+def _way(flow: http.HTTPFlow) -> Way:
+    """Return who can read what is sent: over TLS the server alone, whose certificate has the name that was judged."""
+    if flow.request.scheme == "https":
+        return "sealed"
+    host, proven = named_host(flow)
+    if not proven:
+        return "claimed"
+    return "sealed" if host == "localhost" or (is_address(host) and ipaddress.ip_address(host).is_loopback) else "plain"
 
 
 def head(request: http.Request) -> RequestHead:
@@ -158,6 +180,7 @@ def head(request: http.Request) -> RequestHead:
         headers.get_all("content-encoding") if encoded else (),
         mcp,
         lambda: list(headers.items(multi=True)),
+        is_marked(headers.fields),
     )
 
 

@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from addons import flow_state as flows
+from addons.credential_filling import PARTS
+from addons.header_fields import drop_fields
 from addons.held_response import BEGIN_SECONDS, HeldResponse, takes_events
 from proxy.gate.a2a_rest import router_for
 from proxy.wire.jsonrpc import serialise
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
     from mitmproxy import http
 
     from addons.legacy_endpoints import LegacyEndpoints
-    from proxy.core.model import Answer, Context, Forward, Held, InFlightCall, Reject
+    from proxy.core.model import Answer, Context, Forward, Held, InFlightCall, Pass, Reject
     from proxy.gate.gate import Gate
 
 
@@ -39,6 +41,7 @@ class HttpCarrier:
         self._keep_alive = keep_alive
 
     async def forward(self, verdict: Forward) -> None:
+        flows.state_of(self._flow).filling = verdict.filling
         body = verdict.encoded if verdict.encoded is not None else await self._gate.requests.encode(verdict)
         self._forward(body, verdict.in_flight, verdict.headers)
 
@@ -62,10 +65,13 @@ class HttpCarrier:
         else:
             flows.state_of(self._flow).held_response = held
 
-    async def let_pass(self) -> None:
+    async def let_pass(self, verdict: Pass) -> None:
         """Let what is not MCP pass; a stream that a client GETs may still carry answers."""
         request = self._flow.request
         flows.settle_framing(request)
+        flows.state_of(self._flow).filling = verdict.filling
+        if self._gate.credentials.gave_to(self._context.server):
+            drop_fields(request.headers, PARTS)  # in parts, what comes back could not be told
         if request.method == "GET":
             if flows.EVENT_STREAM in request.headers.get("accept", "").lower():
                 request.headers["accept-encoding"] = "identity"

@@ -84,7 +84,7 @@ class McpGate:
             lesson = lesson_of(flow, flows.state_of(flow), context, head) if self._teaches else None
             seconds = self._limits.keep_alive_seconds
             await carry_out(verdict, HttpCarrier(self._gate, self._legacy, self._key, flow, context, seconds))
-            if lesson is not None and isinstance(verdict, Forward) and not verdict.headers:
+            if lesson is not None and isinstance(verdict, Forward) and not verdict.headers and verdict.filling is None:
                 flows.state_of(flow).lesson = with_forwarded(lesson, flow.request)
         except Exception as error:  # noqa: BLE001  a hook's boundary: any failure refuses
             self._refusals.fail(flow, error)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from addons import answer_masking
 from addons import flow_state as flows
 from addons.page_labels import PageLabels
 from addons.sse_rewriter import EventStream
@@ -49,6 +50,7 @@ class Responses:
     def responseheaders(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
         """Choose how a response passes: rewritten event by event, whole, or untouched and unbuffered."""
         try:
+            answer_masking.begin(self._gate, flow)
             self._choose_response(flow)
             return self._label_page(flow)
         except Exception as error:  # noqa: BLE001  a hook's boundary: any failure refuses
@@ -82,7 +84,7 @@ class Responses:
     def _choose_response(self, flow: http.HTTPFlow) -> None:
         response, state = flow.response, flows.state_of(flow)
         router = state.router
-        if response is None or state.answered or response.status_code == 101:
+        if response is None or state.answered or response.status_code == 101 or state.redirect is not None:
             return
         if 300 <= response.status_code < 400 and (location := response.headers.get("location")) is not None:
             state.redirect = self._gate.plain_requests.refuse_redirect(flows.context(flow), location)

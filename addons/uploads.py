@@ -5,6 +5,7 @@ mitmproxy continues when a hook raises, so every hook here has a boundary that t
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from addons import flow_state as flows
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from addons.limits import Limits
     from addons.refusals import Refusals
     from proxy.gate.gate import Gate
+    from proxy.wire.mcp import RequestHead
 
 
 class Uploads:
@@ -59,15 +61,22 @@ class Uploads:
 
     def _check_upload(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
         """Have an upload that streams judged by flows, where any is about it: nothing compares what it holds."""
-        context = flows.context(flow)
-        return self._judge_upload(flow, context) if self._gate.plain_requests.has_flows(context) else None
+        context, head = flows.context(flow), flows.head(flow.request)
+        plain = self._gate.plain_requests
+        judged = plain.has_flows(context) or self._gate.credentials.may_show(context, head, b"")
+        return self._judge_upload(flow, context, head) if judged else None
 
-    async def _judge_upload(self, flow: http.HTTPFlow, context: Context) -> None:
+    async def _judge_upload(self, flow: http.HTTPFlow, context: Context, head: RequestHead) -> None:
         try:
-            denial = await self._gate.plain_requests.refuse_upload(context)
-            if denial is not None:
+            plain = self._gate.plain_requests
+            denial = await plain.refuse_upload(context)
+            # Of a body that streams nothing is changed: credentials are put into its head alone.
+            filling = denial or await plain.prepare(context, replace(head, encodings=()), b"")
+            if isinstance(filling, Denial):
                 flow.request.stream = False
-                flows.answer_refused(flow, 403, denial)
+                flows.answer_refused(flow, 403, filling)
+            else:
+                flows.state_of(flow).filling = filling
         except Exception as error:  # noqa: BLE001  a hook's boundary: any failure refuses
             flow.request.stream = False
             self._refusals.fail(flow, error)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mitmproxy.websocket import WebSocketMessage
 
     from addons.connections import ConnectionGuard
-    from proxy.core.model import Answer, Context, Held, JsonObject, Reject
+    from proxy.core.model import Answer, Context, Held, JsonObject, Pass, Reject
     from proxy.gate.gate import Gate
 
 log = structlog.get_logger("interlock.http")
@@ -64,6 +64,8 @@ class WebsocketGate:
             return
         context = _context(flow)
         if not message.from_client:
+            if (mask := self._gate.reflections.current()) is not None:
+                message.content = mask.apply(message.content)
             router = ResponseRouter(self._gate.responses, context, None, self._key)
             payloads = await router.store_marks(router.rewrite(message.content))
             if payloads:
@@ -91,7 +93,13 @@ class _WebsocketCarrier:
 
     async def forward(self, verdict: Forward) -> None:
         flows.state_of(self._flow).stream.speaks_mcp = True
-        self._message.content = await self._gate.requests.encode(verdict)
+        self._message.content = await self._encode(verdict)
+
+    async def _encode(self, verdict: Forward) -> bytes:
+        """Return what is sent of a message: with its credentials, if it has any."""
+        if verdict.filling is not None and verdict.filling.body is not None:
+            return verdict.filling.body.reveal()
+        return await self._gate.requests.encode(verdict)
 
     async def answer(self, verdict: Answer) -> None:
         self._message.drop()
@@ -115,18 +123,20 @@ class _WebsocketCarrier:
         try:
             final = await verdict.wait(_WebsocketCaller(self._flow, is_text=self._message.is_text))
             if isinstance(final, Forward):
-                body = await self._gate.requests.encode(final)
+                body = await self._encode(final)
                 _inject(self._flow, body, is_text=self._message.is_text, to_client=False)
             else:
                 await carry_out(final, self)
         except Exception as error:
             log.exception("a held message is dropped", server=flows.server_name(self._flow), exc_info=error)
 
-    async def let_pass(self) -> None:
+    async def let_pass(self, verdict: Pass) -> None:
         # What passes is remembered: a secret or a call may be sent in two messages, half of it in each.
         stream = flows.state_of(self._flow).stream
         remember(stream, self._message.content)
         stream.passed(self._message.content)
+        if verdict.filling is not None and verdict.filling.body is not None:
+            self._message.content = verdict.filling.body.reveal()
 
 
 class _WebsocketCaller:

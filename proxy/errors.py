@@ -7,6 +7,7 @@ InterlockError
 │   ├── WireError          bytes that are not one well-formed message
 │   ├── PhaseError         a proposal or a commit is refused
 │   ├── LimitError         a limit of the policy has no room for a call
+│   ├── VaultError         a credential of the vault may not be used there, or its value cannot be had
 │   └── CredentialError    an agent's token or certificate is refused; `detail` does not quote it
 ├── AuditUnavailableError  the durable log did not take an event, so nothing may be forwarded
 ├── StartError             a server's program cannot be started; `code` is the exit code that shells use
@@ -51,6 +52,9 @@ class PhaseError(ReasonError): ...
 
 
 class LimitError(ReasonError): ...
+
+
+class VaultError(ReasonError): ...
 
 
 class CredentialError(ReasonError): ...

@@ -243,7 +243,13 @@ class Lane:
             self.write_client(_OWN_ANSWER % len(body) + body)
             self.end_call()
             return
-        fits = isinstance(verdict, Forward) and not verdict.headers and verdict.message.method not in _NOT_HERE
+        # What credentials are put into goes through the layers, so that no head here ever has a value.
+        fits = (
+            isinstance(verdict, Forward)
+            and not verdict.headers
+            and verdict.filling is None
+            and verdict.message.method not in _NOT_HERE
+        )
         if not fits or self.queue or not self._is_free(call.template) or has_request_line(body):
             self._hand_over(call, verdict)
             return
@@ -346,6 +352,11 @@ class Lane:
     def _read_answer(self, call: LaneCall) -> bool:
         """Read what has come of an answer; return whether it can still be one for the lane."""
         answer = read_answer(call.received, self._largest)
+        mask = self._parts.gate.reflections.current()
+        if mask is not None and answer.head is not None:
+            head = call.received[: answer.head.size]
+            if mask.apply(head) is not head:
+                return False
         if answer.reading is Reading.WHOLE:
             self._answer(call, answer)
         elif answer.reading is Reading.STREAM and answer.head is not None:
@@ -354,8 +365,12 @@ class Lane:
 
     def _answer(self, call: LaneCall, answer: AnswerSoFar) -> None:
         """Pass a whole answer on."""
-        router = self._router(call)
-        payloads = router.rewrite_whole(answer.body)
+        router, body = self._router(call), answer.body
+        if (mask := self._parts.gate.reflections.current()) is not None:
+            body = mask.apply(body)
+        payloads = router.rewrite_whole(body)
+        if payloads is None and body is not answer.body:
+            payloads = [body]
         if router.marks:
             self._phase = Phase.STORING
             self.handler.begin_waiting(self._store_and_pass(call, router, answer, payloads))

@@ -14,6 +14,7 @@ from mitmproxy.proxy import events
 from addons.lane.chunks import ChunkReader
 from addons.mitm.fast.tls_records import OpenedData
 from addons.sse_rewriter import EventStream
+from proxy.gate.reflections import AnswerMask
 from proxy.wire.body import READ_AT_ONCE
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class LaneStream:
         self._lane, self._parts, self._call, self._router, self._name = lane, parts, call, router, name
         self._rewriter = EventStream(router, None, parts.limits.message_bytes)
         self._chunks = ChunkReader()
+        self._mask = AnswerMask(parts.gate.reflections)
         self._rewriting = False
         self._queued_bytes = 0
         self._head = b""  # until it is sent
@@ -111,7 +113,9 @@ class LaneStream:
         """Rewrite a part of the stream and pass it on."""
         rewriter = self._rewriter
         try:
-            payload = self._chunks.feed(data)
+            payload = self._mask.feed(self._chunks.feed(data))
+            if self._chunks.ended:
+                payload += self._mask.close()
             size = rewriter.waiting + len(payload)
             if size > READ_AT_ONCE and rewriter.completes(payload):
                 self._rewriting = True

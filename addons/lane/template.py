@@ -9,6 +9,7 @@ from mitmproxy.net.http.http1 import assemble_request_head
 
 from addons.flow_state import wants_only_events
 from addons.lane.heads import HeadTemplate, RequestKey, head_template, is_plain_request, request_key
+from proxy.core.vault import MARK
 from proxy.wire.mcp import RequestHead
 
 if TYPE_CHECKING:
@@ -54,11 +55,12 @@ class Lesson(NamedTuple):
         new = {name.decode(): value.decode() for name, value in zip(self.key.names, values, strict=True)}
         context, head = self.judged
         changed: dict[str, Any] = {field: new[name] for name, field in _IN_CONTEXT.items() if name in new}
+        is_marked = any(MARK in each for each in new.values())
         fields = [(name, new.get(name.lower(), value)) for name, value in head.whole()]
         mcp = [(name, new.get(name.lower(), value)) for name, value in head.mcp]
         return Judged(
             replace(context, **changed) if changed else context,
-            RequestHead(head.content_types, head.encodings, mcp, lambda: fields),
+            RequestHead(head.content_types, head.encodings, mcp, lambda: fields, is_marked),
         )
 
 
@@ -74,7 +76,8 @@ class Template:
 
 def lesson_of(flow: http.HTTPFlow, state: FlowState, context: Context, head: RequestHead) -> Lesson | None:
     """Return what can be learnt from a request that is about to be forwarded; its headers as they came."""
-    if context.transport != "http" or not is_plain_request(state.raw_head):
+    # A head with a placeholder is never learnt: another one is sent in its place.
+    if context.transport != "http" or head.is_marked or not is_plain_request(state.raw_head):
         return None
     key = request_key(state.raw_head)
     # The list is made here: the request's own headers change when it is forwarded.
@@ -83,7 +86,7 @@ def lesson_of(flow: http.HTTPFlow, state: FlowState, context: Context, head: Req
     # A field that stands twice is read in more than one way: such a head is none for the lane.
     if key is None or any(names.count(name.decode()) != 1 for name in key.names):
         return None
-    kept = RequestHead(list(head.content_types), list(head.encodings), list(head.mcp), lambda: fields)
+    kept = RequestHead(list(head.content_types), list(head.encodings), list(head.mcp), lambda: fields, is_marked=False)
     request = flow.request
     address, takes_json = (request.host, request.port), not wants_only_events(flow)
     unknown = HeadTemplate((), ())  # until it is forwarded

@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import structlog
 from mitmproxy import flow as mflow
 from mitmproxy import http
 from mitmproxy.proxy import commands, events
@@ -32,6 +33,7 @@ from mitmproxy.proxy.layers.http import (
     ResponseEndOfMessage,
     ResponseHeaders,
     ResponseProtocolError,
+    ResponseTrailers,
     SendHttp,
     validate_request,
 )
@@ -39,6 +41,8 @@ from wsproto import events as wsevents
 from wsproto.connection import ConnectionState
 from wsproto.handshake import WEBSOCKET_VERSION
 
+from addons import answer_masking
+from addons.credential_filling import fill_in, take_back
 from addons.flow_state import state_of
 from addons.held_response import begun_head
 from addons.limits import (
@@ -63,8 +67,12 @@ if TYPE_CHECKING:
 
     from proxy.gate.outbound_scan import UploadWatch
     from proxy.gate.plain_response import PageWatch
+    from proxy.gate.reflections import AnswerMask
+
+log = structlog.get_logger("interlock.http")
 
 LINGER_SECONDS = 5.0
+UNTOLD = "the server could not be reached, or its answer is not well-formed"
 # Bytes of a control frame that may go where no secrets may: enough for a client to recognise its own ping.
 MAX_CONTROL = 16
 LINE_BREAKS = re.compile(rb"[\r\n\0]")
@@ -167,7 +175,10 @@ class GuardedHttpStream(HttpStream):
         held = state_of(self.flow).held_response
         if held is not None and not (yield from self._keep_waiting()):
             return False
-        return (yield from super().make_server_connection())
+        connected = yield from super().make_server_connection()
+        if connected:
+            fill_in(self.flow)
+        return connected
 
     def _keep_waiting(self) -> CommandGenerator[bool]:
         """Begin the response, and send signs of life until people have decided; return whether the call is made."""
@@ -194,6 +205,7 @@ class GuardedHttpStream(HttpStream):
 
     def start_response_stream(self) -> CommandGenerator[None]:
         """Send the head of a response that streams, unless the client has one already."""
+        answer_masking.unframe(self.flow)
         if state_of(self.flow).held_response is None:
             yield from super().start_response_stream()
         elif state_of(self.flow).rewriter is None:
@@ -204,6 +216,8 @@ class GuardedHttpStream(HttpStream):
     def send_response(self, already_streamed: bool = False) -> CommandGenerator[None]:  # noqa: FBT001, FBT002  as above
         """Send a response that was read whole; as an event, where the response to the client is a stream."""
         held = state_of(self.flow).held_response
+        if not already_streamed:
+            answer_masking.settle(self.flow)
         if held is None or already_streamed:
             yield from super().send_response(already_streamed)
             return
@@ -217,6 +231,10 @@ class GuardedHttpStream(HttpStream):
 
     def handle_protocol_error(self, event: RequestProtocolError | ResponseProtocolError) -> CommandGenerator[None]:
         """End a flow that broke. A client whose response has begun gets an event that says so."""
+        take_back(self.flow)
+        if state_of(self.flow).filling is not None and isinstance(event, ResponseProtocolError):
+            # Such messages quote what a server sent, and it was sent a credential.
+            event = ResponseProtocolError(event.stream_id, UNTOLD, event.code)
         held = state_of(self.flow).held_response
         waits = self.server_state in (self.state_wait_for_response_headers, self.state_consume_response_body)
         if held is None or not waits or not isinstance(event, ResponseProtocolError):
@@ -239,7 +257,7 @@ class GuardedHttpStream(HttpStream):
         self.response_body_buf.clear()
         self.flow.response.stream = True
         yield from self.start_response_stream()
-        yield from self.state_stream_response_body(ResponseData(self.stream_id, read))
+        yield from self._stream_response_body(ResponseData(self.stream_id, read))  # it is masked
 
     def _watched_page(self, page: PageWatch, event: events.Event) -> CommandGenerator[None]:
         """Pass what holds no text that may not pass; the last bytes wait for what follows."""
@@ -260,6 +278,7 @@ class GuardedHttpStream(HttpStream):
             yield from super().state_stream_response_body(event)
 
     def state_wait_for_response_headers(self, event: ResponseHeaders) -> CommandGenerator[None]:
+        take_back(self.flow)
         # After any other 1xx mitmproxy would pass the bytes of both sides on as they are, without a hook.
         if 100 <= event.response.status_code < 200 and not self._opens_websocket(event.response):
             state_of(self.flow).refused = "protocol_change"
@@ -304,7 +323,29 @@ class GuardedHttpStream(HttpStream):
         if not isinstance(event, RequestData):
             yield from super().state_stream_request_body(event)
 
+    def state_consume_response_body(self, event: events.Event) -> CommandGenerator[None]:
+        yield from self._masked(event, super().state_consume_response_body)
+
     def state_stream_response_body(self, event: events.Event) -> CommandGenerator[None]:
+        yield from self._masked(event, self._stream_response_body)
+
+    def _masked(self, event: events.Event, handle: Callable[[Any], CommandGenerator[None]]) -> CommandGenerator[None]:
+        """Handle a part of a response without the values of credentials: before anything else reads it."""
+        mask = state_of(self.flow).mask
+        if mask is None:
+            yield from handle(event)
+            return
+        try:
+            events_left = _parts(mask, event)
+        except Exception as error:
+            log.exception("an answer cannot be masked", error=type(error).__name__)
+            yield from self._end("the response cannot be read", ErrorCode.KILL)
+            return
+        # Its state may change with a part of it: from a response that is read whole to one that streams.
+        for i, each in enumerate(events_left):
+            yield from handle(each) if not i else self.server_state(each)
+
+    def _stream_response_body(self, event: events.Event) -> CommandGenerator[None]:
         page = state_of(self.flow).page
         if page is not None:
             yield from self._watched_page(page, event)
@@ -359,6 +400,21 @@ class GuardedHttpStream(HttpStream):
         self.client_state = self.server_state = self.state_errored
         self.flow.live = False
         yield DropStream(self.stream_id)
+
+
+def _parts(mask: AnswerMask, event: events.Event) -> list[events.Event]:
+    """Return an event of a response masked, as the events that are left to handle. May raise."""
+    if isinstance(event, ResponseData):
+        data = mask.feed(event.data)
+        return [ResponseData(event.stream_id, data)] if data else []
+    if isinstance(event, ResponseTrailers):
+        now = mask.current()
+        if now is not None:
+            answer_masking.mask_fields(now, event.trailers)
+    if isinstance(event, ResponseEndOfMessage):
+        rest = mask.close()
+        return [ResponseData(event.stream_id, rest), event] if rest else [event]
+    return [event]
 
 
 def _over(event: events.Event) -> CommandGenerator[None]:
@@ -438,7 +494,21 @@ class GuardedWebsocketLayer(websocket.WebsocketLayer):
         for event in read():
             if isinstance(event, wsevents.CloseConnection) and side.state is ConnectionState.OPEN:
                 self._is_broken = True
-            yield event
+            yield event if side is self.client_ws else self._without_values(event)
+
+    def _without_values(self, event: wsevents.Event) -> wsevents.Event:
+        """Return a server's frame; a control frame that holds a credential's value without its text."""
+        reflections = state_of(self.flow).reflections
+        mask = reflections.current() if reflections is not None else None
+        if mask is None:
+            return event
+        if isinstance(event, wsevents.Ping | wsevents.Pong):
+            payload = bytes(event.payload)
+            return event if mask.apply(payload) is payload else replace(event, payload=b"")
+        if isinstance(event, wsevents.CloseConnection):
+            reason = (event.reason or "").encode()
+            return event if mask.apply(reason) is reason else replace(event, reason="")
+        return event
 
     def _is_hidden(self, payload: bytes) -> bool:
         """Return whether a payload could be a message, or a secret on its way to where none may go."""

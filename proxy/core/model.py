@@ -19,11 +19,13 @@ if TYPE_CHECKING:
     from proxy.core.identity import Identity
     from proxy.core.limits import Charge
     from proxy.core.proposals import RunningCommit, Terms
+    from proxy.core.vault import Filling
 
 type Json = bool | int | float | str | list[Json] | dict[str, Json] | None
 type JsonObject = dict[str, Any]
 type MessageId = str | int
 type Respond = Literal["result", "error"]
+type Way = Literal["sealed", "plain", "claimed"]
 type Governed = Literal["never", "sometimes", "always"]
 
 
@@ -95,6 +97,8 @@ class Context:
     egress: Decision | None = None
     target: str = ""
     """The path and query of the request. It may hold secrets, so it is never recorded."""
+    way: Way = "claimed"
+    """Who can read what is sent: the server that `server` names alone; others on the way, too; or nobody knows who."""
     traceparent: str | None = None
     """The HTTP header of that name, as it came."""
     sandbox: JsonObject | None = None
@@ -402,7 +406,9 @@ class InFlightCall:
 
 @frozen()
 class Pass:
-    """Not MCP: leave it as it is."""
+    """Not MCP: leave it as it is, but for the credentials that are put in."""
+
+    filling: Filling | None = None
 
 
 @frozen()
@@ -418,6 +424,8 @@ class Forward:
     headers: dict[str, str] = field(default_factory=dict[str, str])
     encoded: bytes | None = None
     size: int = 0
+    filling: Filling | None = None
+    """The credentials that are put in at the last moment."""
 
 
 @frozen()

@@ -48,6 +48,22 @@ REASONS: dict[str, Reason] = {
             "Send the amount as a plain decimal number.",
         ),
         Reason(
+            "credential_not_bound",
+            "It holds the placeholder of a credential that may not be used there.",
+            "Use the credential where it is bound to, leave its placeholder out, or ask the user for another binding.",
+        ),
+        Reason(
+            "credential_revoked",
+            "It holds the placeholder of a credential that was revoked.",
+            "Leave the placeholder out, and ask the user for a new one.",
+        ),
+        Reason(
+            "credential_unavailable",
+            "The value of a credential that it needs cannot be had, or cannot stand there.",
+            "Tell the user which credential it is; try again later.",
+            retryable=True,
+        ),
+        Reason(
             "observed_behaviour",
             "The server did something in the call that policy does not allow.",
             "Do not call it again for the same; tell the user what the server did.",

@@ -1,16 +1,22 @@
 """Credentials that agents and local servers never hold: what is known of one, and who fetches its value. Pure.
 
-An agent holds a placeholder, a text that looks like a credential and opens nothing. The proxy is to put the real value
-in once a call or request was decided and recorded, for the hosts and tools that the credential is bound to. No part of
-it does so yet: these are the values and the role that `proxy/vault/` is built on.
+An agent holds a placeholder, a text that looks like a credential and opens nothing. The proxy puts the real value in
+once a call or request was decided and recorded, for the hosts and tools that the credential is bound to.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from proxy.core.model import frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MARK: Final = "ilkph"
+"""Stands in every placeholder: what is without it holds none."""
 
 
 class Place(StrEnum):
@@ -61,6 +67,22 @@ class Secret:
         raise TypeError("a Secret is not pickled")
 
 
+@dataclass(frozen=True, slots=True)
+class Filling:
+    """What takes the place of placeholders in one request, at the last moment. It shows names and no value."""
+
+    names: tuple[str, ...] = ()
+    """The credentials that are put in."""
+    as_text: tuple[str, ...] = ()
+    """Those whose placeholders go on as they are, as part of a text."""
+    head: Mapping[str, Secret] = field(default_factory=dict[str, Secret])
+    """By placeholder: for headers, path and query."""
+    arguments: Mapping[str, Secret] = field(default_factory=dict[str, Secret])
+    """By placeholder: for the headers that mirror arguments."""
+    body: Secret | None = None
+    """The whole new body; None where it goes on as it is."""
+
+
 class CredentialUnavailableError(Exception):
     """The source of a credential gave no value: the call is refused. The message never has the value."""
 
@@ -74,7 +96,15 @@ class Vault(Protocol):
     """The credentials in force, and their values."""
 
     def credentials(self) -> tuple[Credential, ...]:
-        """Return all credentials in force; cheap, and the same tuple until a file or binding changes."""
+        """Return all credentials in force; cheap, and the same tuple until a file or binding changes.
+
+        Raises:
+            CredentialUnavailableError: nobody knows what is a placeholder.
+        """
+        ...
+
+    def revoked_placeholders(self) -> frozenset[str]:
+        """Return the placeholders that are refused for ever. Raises what `credentials` raises."""
         ...
 
     async def value(self, name: str) -> Secret:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from proxy.core.model import Answer, Context, Denial, Forward, InFlightCall, Reject, Verdict
@@ -33,7 +34,7 @@ def unwrap(verdict: Verdict) -> Verdict:
     match verdict:
         case Forward(message=message):
             body = serialise(message.params)
-            return Forward(message, verdict.in_flight, verdict.headers, body, verdict.size)
+            return replace(verdict, encoded=body)
         case Answer(replies=(reply,)):
             error = reply.get("error", {})
             data = error.get("data", {})

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from proxy.core.identity import Identity
     from proxy.core.interfaces import EventSink, Redactor
     from proxy.core.limits import Exceeded
+    from proxy.core.vault import Filling
     from proxy.gate.gate import ReaderThreads
     from proxy.gate.outbound_scan import Carried
     from proxy.gate.refusal import CallState
@@ -127,6 +128,22 @@ class EventRecorder:
         """Log and record something that was refused outside any call; return the event's id."""
         log.warning(kind, reason=reason, agent=context.principal.agent, server=context.server, **detail)
         return self.record_event(kind, reason, context, "deny", detail)
+
+    async def credentials_used(self, context: Context, filling: Filling) -> None:
+        """Return once it is durable that credentials are put into a request that is not MCP.
+
+        Raises AuditUnavailableError where it cannot be made so.
+        """
+        detail = {**self._told(context), **credential_detail(filling)}
+        event = AuditEvent(
+            event_id=new_id(),
+            kind="credential_used",
+            time=self._clock(),
+            decision="allow",
+            detail=detail,
+            **_origin(context),
+        )
+        await self._sink.record(event)
 
     def act_refused(self, context: Context, in_flight: InFlightCall | None, rule: str, detail: JsonObject) -> None:
         """Record what a sandbox refused a server to do, or would have refused, in a call or outside any."""
@@ -455,6 +472,8 @@ def _detail(state: CallState) -> JsonObject:
         detail["limits"] = [_beyond(one) for one in state.limits]
     if state.halted is not None:
         detail["halt_id"] = state.halted
+    if state.filling is not None:
+        detail |= credential_detail(state.filling)
     return detail if state.flows is None else {**detail, **state.flows.detail()}
 
 
@@ -462,6 +481,12 @@ def _beyond(one: Exceeded) -> JsonObject:
     # As text: amounts have more digits than the numbers of JSON.
     charge = one.charge
     return {"limit": charge.limit, "kind": charge.kind, "used": str(one.used), "max": str(charge.most)}
+
+
+def credential_detail(filling: Filling) -> JsonObject:
+    """Return what events say of credentials: names alone."""
+    told: JsonObject = {"credentials": list(filling.names)} if filling.names else {}
+    return {**told, "placeholders_as_text": list(filling.as_text)} if filling.as_text else told
 
 
 def trace_parent(message: Message | None, context: Context) -> str | None:

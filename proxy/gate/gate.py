@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from proxy.gate.agent_cards import AgentCards
 from proxy.gate.credential_owners import CredentialOwners
+from proxy.gate.credentials import Credentials
 from proxy.gate.event_recorder import EventRecorder
 from proxy.gate.external import ExternalGate
 from proxy.gate.flows import FlowGate
@@ -22,11 +23,13 @@ from proxy.gate.halts import ActiveHalts
 from proxy.gate.in_flight import InFlightCalls
 from proxy.gate.incoming import Incoming, Note, no_note
 from proxy.gate.issued_names import IssuedNames
+from proxy.gate.known_placeholders import PlaceholderRedactor
 from proxy.gate.limits import CallLimits
 from proxy.gate.mcp_endpoints import McpEndpoints
 from proxy.gate.outbound_scan import OutboundScanner
 from proxy.gate.plain_request import PlainRequests
 from proxy.gate.plain_response import PlainResponses
+from proxy.gate.reflections import Reflections
 from proxy.gate.request import RequestGate
 from proxy.gate.response import ResponseGate
 from proxy.wire.body import READ_AT_ONCE
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
     from proxy.core.flows import FlowStore
     from proxy.core.interfaces import EventSink, Policy, Redactor, SharedCalls
     from proxy.core.model import Decision, EgressRequest
+    from proxy.core.vault import Vault
     from proxy.gate.flows import FlowPolicy
     from proxy.gate.tool_catalog import ToolCatalog
     from proxy.gate.two_phase import TwoPhase
@@ -92,6 +96,7 @@ class GateParts:
     halts: ActiveHalts
     incoming: Incoming
     external: ExternalGate
+    credentials: Credentials
     flows: FlowGate | None = None
 
 
@@ -116,10 +121,16 @@ class Gate:
         flows: OpenFlows | None = None,
         note: Note | None = None,
         services: ExternalDecisions | None = None,
+        vault: Vault | None = None,
+        before_credentials: Callable[[], None] = lambda: None,
     ) -> None:
         # How long a call took is measured by a clock that never jumps; the wall clock may be set back meanwhile.
         timer = time.monotonic if clock is time.time else clock
         self.threads = ReaderThreads()
+        self.reflections = Reflections(vault)
+        self.credentials = Credentials(vault, body_limit, before_credentials, self.reflections.learn)
+        if vault is not None:
+            redactor = PlaceholderRedactor(redactor, self.credentials.known)
         self.recorder = EventRecorder(sink, redactor, clock, self.threads, timer)
         self.in_flight = InFlightCalls(shared_calls=shared_calls)
         self.endpoints = McpEndpoints(mcp_endpoints, shared_calls)
@@ -148,13 +159,14 @@ class Gate:
             halts=halts if halts is not None else ActiveHalts(),
             incoming=self.incoming,
             external=ExternalGate(services, self.recorder, self.threads),
+            credentials=self.credentials,
             flows=self.flows,
         )
         self.limits, self.halts = parts.limits, parts.halts
         owners = CredentialOwners(seal_key, shared_calls)
         scanner = OutboundScanner(redactor, body_limit, owners)
         judge = partial(_judge_host, policy)
-        self.plain_requests = PlainRequests(scanner, self.recorder, parts.halts, judge, self.flows)
+        self.plain_requests = PlainRequests(scanner, self.recorder, parts.halts, judge, self.flows, self.credentials)
         self.cards = AgentCards(policy, self.recorder, self.incoming, catalog)
         self.pages = PlainResponses(self.incoming, self.cards, body_limit)
         self.responses = ResponseGate(parts, self.cards)

@@ -9,16 +9,27 @@ import structlog
 
 from proxy.core import reasons
 from proxy.core.model import Context, Denial, EgressRequest, Outcome, Pass, Reject, Verdict
-from proxy.errors import StoreUnavailableError
+from proxy.errors import StoreUnavailableError, VaultError
+from proxy.gate.credentials import sent_plain
 from proxy.gate.flows import DENIED
 from proxy.gate.halts import why_halted
-from proxy.gate.refusal import carried_denial, egress_denial, egress_reason, flow_denial, may_leave, sendable
+from proxy.gate.refusal import (
+    carried_denial,
+    credential_denial,
+    egress_denial,
+    egress_reason,
+    flow_denial,
+    may_leave,
+    sendable,
+)
 from proxy.policy.hosts import read_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.core.model import Decision, Json
+    from proxy.core.vault import Filling
+    from proxy.gate.credentials import Credentials
     from proxy.gate.event_recorder import EventRecorder
     from proxy.gate.flows import FlowGate
     from proxy.gate.halts import ActiveHalts
@@ -39,12 +50,14 @@ class PlainRequests:
         halts: ActiveHalts,
         judge: Callable[[EgressRequest], Decision | None] = lambda _: None,
         flows: FlowGate | None = None,
+        credentials: Credentials | None = None,
     ) -> None:
         self.scanner = scanner
         self._recorder = recorder
         self._halts = halts
         self._judge = judge
         self._flows = flows
+        self._credentials = credentials
 
     async def decide(
         self, context: Context, carried: Carried | None, headers: Headers = (), body: bytes = b""
@@ -60,8 +73,27 @@ class PlainRequests:
             self._recorder.record_event("request_shadowed", context.egress.reason, context, "allow")
         if self._flows is not None and (applying := self._flows.request_flows(context)) is not None:
             denial = await self._judge_flows(applying, context, self.scanner.read(context, headers, body))
-            return Pass() if denial is None else Reject(denial, 403)
-        return Pass()
+            if denial is not None:
+                return Reject(denial, 403)
+        filling = await self.prepare(context, headers, body)
+        return Reject(filling, 403) if isinstance(filling, Denial) else Pass(filling)
+
+    async def prepare(self, context: Context, headers: Headers, body: bytes) -> Filling | Denial | None:
+        """Have the credentials at hand that a request needs, and record their use; or return its refusal.
+
+        Raises AuditUnavailableError where their use cannot be recorded: then nothing is sent.
+        """
+        credentials = self._credentials
+        if credentials is None or not credentials.may_show(context, headers, body):
+            return None
+        try:
+            filling = await credentials.prepare(sent_plain(context, headers, body))
+        except VaultError as error:
+            audit_id = self._recorder.record_refusal("request_refused", error.reason, context, why=error.detail)
+            return credential_denial(error.reason, error.detail, context.server, audit_id)
+        if filling is not None and filling.names:
+            await self._recorder.credentials_used(context, filling)
+        return filling
 
     def has_flows(self, context: Context) -> bool:
         """Return whether some flow is about requests to where this one goes."""

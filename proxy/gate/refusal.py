@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from proxy.core.limits import Charge, Exceeded
     from proxy.core.proposals import RunningCommit
+    from proxy.core.vault import Filling
     from proxy.gate.flows import FlowCheck
     from proxy.gate.outbound_scan import Carried
     from proxy.gate.tool_catalog import Objection
@@ -67,6 +68,8 @@ class CallState:
     flows: FlowCheck | None = None  # what came before, where that matters
     external: Sequence[JsonObject] = ()  # what other services said of it
     traceparent: str | None = None  # the trace that it belongs to, once its decision is recorded
+    marked: bool = False  # whether it may hold a placeholder of a credential
+    filling: Filling | None = None  # the credentials that are put in when it is sent
 
     @property
     def method(self) -> str | None:
@@ -187,6 +190,12 @@ def flow_denial(
     """Return the refusal of a plain request for the data that it may carry."""
     text = f"{reasons.explain(reason, f'a request to {server}', why)} Audit id: {audit_id}."
     return Denial(reason, sendable(text), rule, audit_id, reasons.REASONS[reason].retryable, source=source)
+
+
+def credential_denial(reason: str, why: str, server: str, audit_id: str) -> Denial:
+    """Return the refusal of a plain request for the placeholder of a credential in it."""
+    text = f"{reasons.explain(reason, f'a request to {server}', why)} Audit id: {audit_id}."
+    return Denial(reason, sendable(text), None, audit_id, reasons.REASONS[reason].retryable)
 
 
 def sendable(text: str) -> str:

@@ -30,8 +30,9 @@ from proxy.core.model import (
     ToolCall,
     Verdict,
 )
-from proxy.errors import AuditUnavailableError, LimitError, PhaseError, StoreUnavailableError, WireError
+from proxy.errors import AuditUnavailableError, LimitError, PhaseError, StoreUnavailableError, VaultError, WireError
 from proxy.gate.a2a_rest import read_call, unwrap
+from proxy.gate.credentials import sent_message
 from proxy.gate.hold import without_our_answers
 from proxy.gate.judge import HOLD, CallJudge, Refusal
 from proxy.gate.refusal import CallState, carried_why, egress_reason, egress_why, refused_verdict, sentence
@@ -96,6 +97,7 @@ class RequestGate:
         self._limits = parts.limits
         self._flows = parts.flows
         self._external = parts.external
+        self._credentials = parts.credentials
         self._plain_requests = plain_requests
         self._body_limit = body_limit
         self._end_call = end_call
@@ -124,7 +126,7 @@ class RequestGate:
             if body and self._endpoints.takes_only_mcp(state.context, head):
                 return await self._refuse(state, "not_mcp")
             return await self._plain_requests.decide(state.context, carried, head, body)
-        state.reading = reading
+        state.reading, state.marked = reading, self._credentials.may_show(state.context, head, body)
         if isinstance(reading, RefusedBody):
             return await self._refuse(state, reading.reason, why=sentence(reading.detail))
         if isinstance(reading, MessageBatch):
@@ -224,6 +226,8 @@ class RequestGate:
             return await self._refuse(state, egress_reason(state.context), egress_why(state.context))
         if reading.message.kind is Kind.RESPONSE and (refusal := self._carried_refusal(reading.message)) is not None:
             state.decision = Decision(Outcome.ALLOW, "default_allow")
+            if (refused := await self._prepare(refusal, head, state)) is not None:
+                return refused
             return await self._forward(refusal, {}, None, state)
         if reading.message.method in TASK_CALLS and self._two_phase is not None and is_own_task(reading.message):
             return await self._decide_task(self._two_phase, reading.message, head, state)
@@ -310,7 +314,9 @@ class RequestGate:
             mirrored = mirrored_headers(message, masked, head) if masked is not reading.message else {}
         except WireError as error:
             return await self._refuse(state, error.reason, why=sentence(error.detail))
-        # Again: people may have taken long to approve it.
+        if (refused := await self._prepare(masked, head, state)) is not None:
+            return refused
+        # Again: people may have taken long to approve it, and the source of a credential may be slow.
         if (refusal_of_halt := self._judge.halted(state)) is not None:
             return await self._refuse(state, "halted", refusal_of_halt)
         if state.flows is not None and self._flows is not None:
@@ -329,6 +335,18 @@ class RequestGate:
             if state.charges and not isinstance(verdict, Forward):
                 self._limits.give_back(state.call_id, state.charges)
         return verdict
+
+    async def _prepare(self, message: Message, head: RequestHead, state: CallState) -> Verdict | None:
+        """Have the credentials at hand that a message needs; return the refusal where it may not have them."""
+        if not state.marked:
+            return None
+        called = parse_tool_call(message)
+        try:
+            sent = sent_message(state.context, head, message, called.tool if called is not None else None)
+            state.filling = await self._credentials.prepare(sent)
+        except VaultError as error:
+            return await self._refuse(state, error.reason, error.detail)
+        return None
 
     def _carried_refusal(self, message: Message) -> Message | None:
         """Return the refusal of a server's request that a client's answer to our `ping` brings back, if it does."""
@@ -413,7 +431,7 @@ class RequestGate:
                 self._limits.ended(in_flight)  # nothing will tell when it ends
             for oldest in surplus:
                 self._end_call(oldest, "unknown")
-            return Forward(message, in_flight, mirrored, encoded, state.size)
+            return Forward(message, in_flight, mirrored, encoded, state.size, state.filling)
         except BaseException:
             # Cancelled or failed between the commit and the server: the token is used up, and the call was not made.
             if state.commit and self._two_phase:

@@ -19,7 +19,7 @@ class VerdictCarrier(Protocol):
     async def reject(self, verdict: Reject) -> None:
         """Refuse a message that cannot be answered by its id; the server gets nothing."""
 
-    async def let_pass(self) -> None:
+    async def let_pass(self, verdict: Pass) -> None:
         """Handle what is not MCP as this transport does."""
 
     async def hold(self, verdict: Held) -> None:
@@ -36,7 +36,7 @@ async def carry_out(verdict: Verdict, carrier: VerdictCarrier) -> None:
         case Reject():
             await carrier.reject(verdict)
         case Pass():
-            await carrier.let_pass()
+            await carrier.let_pass(verdict)
         case Held():
             await carrier.hold(verdict)
         case _:

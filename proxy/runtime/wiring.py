@@ -43,9 +43,11 @@ from proxy.store.pin_files import PinFiles
 from proxy.store.proposal_store import Proposals
 from proxy.store.rollout_store import CHANNEL as POLICY_CHANNEL
 from proxy.store.shared_calls import SharedCalls as LocalCalls
+from proxy.system.memory_dumps import keep_out_of_dumps
 from proxy.system.replica_name import replica_name
 from proxy.system.secret_files import read_or_make_key
 from proxy.twophase.keys import open_keys
+from proxy.vault.live_vault import LiveVault
 from proxy.wire.sse_ping_carrier import KEY_BYTES
 
 if TYPE_CHECKING:
@@ -201,7 +203,12 @@ class Components:
     def _open_gate(
         self, settings: Settings, catalog: ToolCatalog, halts: ActiveHalts, shared_calls: SharedCalls | None
     ) -> Gate:
+        # Over stdio nothing is put in: a wrapped server only ever gets placeholders, since what it does with a value
+        # cannot be seen. What it sends out passes the proxy, which puts the value in there.
+        vault = LiveVault(settings.state_dir) if self._server is None else None
         return Gate(
+            vault=vault,
+            before_credentials=keep_out_of_dumps,
             two_phase=self.two_phase,
             catalog=catalog,
             policy=self.policy.current,

@@ -25,6 +25,7 @@ from proxy.core.model import (
     Kind,
     Message,
     MessageId,
+    Pass,
     Reject,
 )
 from proxy.errors import WireError
@@ -218,7 +219,7 @@ class _StdioCarrier:
         denial = verdict.denial
         log.warning("a line of the client's is refused", reason=denial.reason, audit_id=denial.audit_id)
 
-    async def let_pass(self) -> None:
+    async def let_pass(self, verdict: Pass) -> None:  # noqa: ARG002  nothing is put in over stdio
         await self.session.refuse_foreign(self.line)
 
     async def hold(self, verdict: Held) -> None:

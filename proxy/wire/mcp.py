@@ -142,6 +142,8 @@ class RequestHead:
     encodings: Sequence[str]
     mcp: Sequence[tuple[str, str]]  # those that repeat what stands in the body
     whole: Callable[[], Iterable[tuple[str, str]]] = field(default=tuple, compare=False)
+    is_marked: bool = True
+    """Whether a header may hold the placeholder of a credential."""
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         return iter(self.whole())
@@ -152,7 +154,7 @@ def read_head(headers: Headers) -> RequestHead:
     content_types = [value for lowered, _, value in named if lowered == "content-type"]
     encodings = [value for lowered, _, value in named if lowered == "content-encoding"]
     mcp = [(name, value) for lowered, name, value in named if lowered.startswith("mcp-")]
-    return RequestHead(content_types, encodings, mcp, lambda: headers)
+    return RequestHead(content_types, encodings, mcp, lambda: headers, bool(named))
 
 
 def check_headers(message: Message, headers: Headers) -> None:

@@ -25,6 +25,7 @@ from mitmproxy.proxy.layers.http import (
     SendHttp,
 )
 
+from addons import answer_masking
 from addons.flow_state import state_of
 from addons.mitm.fast.connection_handler import EnterTunnel
 from addons.mitm.fast.sync_hooks import SyncHooks, is_done
@@ -114,6 +115,7 @@ class FastHttpStream(SyncHooks, GuardedHttpStream):
         if state_of(self.flow).held_response is not None:
             yield from super().start_response_stream()
             return
+        answer_masking.unframe(self.flow)
         yield SendHttp(ResponseHeaders(self.stream_id, self.flow.response), self.context.client)
         self.server_state = self.state_stream_response_body
 
