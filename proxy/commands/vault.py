@@ -344,6 +344,9 @@ def _warnings(name: str, entry: Entry) -> Iterator[str]:
     """Yield what a person should know of a credential. The sources of commands and variables are not asked."""
     if not entry.bindings.hosts:
         yield f"it is bound to no host and goes nowhere; `interlock vault bind {name} --host HOST` binds it"
+    if entry.bindings.servers and entry.bindings.tools:
+        mend = f"`interlock vault bind {name} --tool ''`"
+        yield f"a server's own requests are no calls of a tool, so they do not get it; {mend} takes the tools away"
     match entry.source:
         case FileSource(path=path):
             yield from _file_warnings(entry.source, path)
