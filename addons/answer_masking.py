@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("interlock.http")
 
+WHOLE: Final = 1 << 20
 # Of the bytes that came.
 _DIGESTS: Final = (b"etag", b"content-md5", b"digest", b"repr-digest", b"content-digest")
 _STREAMS: Final = (flows.EVENT_STREAM, "application/x-ndjson", "application/jsonl", "application/stream+json")
@@ -48,6 +49,16 @@ def begin(gate: Gate, flow: http.HTTPFlow) -> None:
         state.redirect = withheld("unreadable_response", flow.request.method)
         return
     drop_fields(response.headers, (b"content-encoding",))
+
+
+def hold(flow: http.HTTPFlow) -> None:
+    """Let an answer that is short be read whole, so that it keeps a length."""
+    response, mask = flow.response, flows.state_of(flow).mask
+    if response is None or mask is None or mask.current() is None or response.stream is not True:
+        return
+    length = response.headers.get("content-length", "")
+    if length.isdigit() and int(length) <= WHOLE and flows.media_type(response) not in _STREAMS:
+        response.stream = False
 
 
 def mask_head(mask: Mask, response: http.Response) -> None:

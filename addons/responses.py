@@ -52,6 +52,7 @@ class Responses:
         try:
             answer_masking.begin(self._gate, flow)
             self._choose_response(flow)
+            answer_masking.hold(flow)
             return self._label_page(flow)
         except Exception as error:  # noqa: BLE001  a hook's boundary: any failure refuses
             self._refusals.fail(flow, error)

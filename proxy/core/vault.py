@@ -19,6 +19,10 @@ MARK: Final = "ilkph"
 """Stands in every placeholder: what is without it holds none."""
 
 
+SHORTEST: Final = 8
+"""Bytes of the shortest value that is given out: one masked in answers must not be a word of other texts."""
+
+
 class Place(StrEnum):
     """Where in a request a credential may stand."""
 

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from proxy.core.vault import MARK, CredentialUnavailableError, Filling, Place, Secret
+from proxy.core.vault import MARK, SHORTEST, CredentialUnavailableError, Filling, Place, Secret
 from proxy.errors import VaultError, WireError
 from proxy.gate.placeholders import (
     Spot,
@@ -225,6 +225,8 @@ class Credentials:
         assert self._vault is not None
         self._before_use()
         secret = await self._vault.value(name)
+        if len(secret.reveal()) < SHORTEST:
+            raise CredentialUnavailableError(name, f"its value has fewer than {SHORTEST} bytes")
         # What finds a value in answers is made before it goes out; beside the calls of others, since it takes a while.
         await asyncio.to_thread(self._learn, secret)
         return secret

@@ -44,9 +44,12 @@ from proxy.store.halt_file import HaltFile
 from proxy.store.shared_calls import open_shared_calls
 from proxy.system import event_loop, gc_tuning, log_setup, run_file
 from proxy.system.handed_sockets import HandedSockets
+from proxy.system.memory_dumps import keep_out_of_dumps
 from proxy.system.secret_files import FolderLock
 from proxy.system.service_manager import tell_ready
 from proxy.system.terminal import has_terminal
+from proxy.vault.shared_values import SharedValues
+from proxy.vault.vault_file import FILE as VAULT
 
 if TYPE_CHECKING:
     import socket
@@ -126,6 +129,7 @@ class Supervisor:
         self._sockets = ProxySockets(settings, handed, self._closing.callback)
         self._sockets.operators.handed_on = before is not None  # until this proxy serves, its path is the other one's
         self._counters = Counters(settings.workers)
+        self._shared_values = SharedValues(settings.workers)
         self._shared_calls = open_shared_calls(settings.state_dir, before.shared_calls if before is not None else None)
         self._health_report = HealthReport(settings, self._counters, self._slots, self._preloaded.policy)
         self._health = HealthServer(health, self._health_report.answer) if (health := self._sockets.health) else None
@@ -188,6 +192,8 @@ class Supervisor:
         if now >= self._looked + TICK_SECONDS:
             self._looked = now
             self._preloaded.policy.reload_if_changed()  # for workers that are forked later
+            if (self._settings.state_dir / VAULT).exists():
+                keep_out_of_dumps()
         if self._health is not None:
             self._health.expire()
         self._hand_over.expire()
@@ -289,6 +295,7 @@ class Supervisor:
             counters=self._counters.row(slot.number),
             shared_calls=self._shared_calls,
             console=self._console.url,
+            shared_values=self._shared_values,
         )
 
         async def serve() -> None:

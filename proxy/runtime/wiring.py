@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from proxy.core.halts import Halt
     from proxy.core.interfaces import EventSink, SharedCalls
     from proxy.core.limits import LimitStore
+    from proxy.core.vault import Vault
     from proxy.fleet.open_state import Fleet
     from proxy.fleet.watcher import FleetWatcher
     from proxy.gate.halts import ActiveHalts
@@ -102,8 +103,10 @@ class Components:
         counters: WorkerCounters | None = None,
         logs: Sequence[int] = (1,),
         resting: Database | None = None,
+        vault: Vault | None = None,
     ) -> None:
         self._tools_changed = tools_changed
+        self.vault = vault or LiveVault(settings.state_dir)
         self._on_reload = reloaded
         self._server = server
         self.lead = lead
@@ -205,9 +208,8 @@ class Components:
     ) -> Gate:
         # Over stdio nothing is put in: a wrapped server only ever gets placeholders, since what it does with a value
         # cannot be seen. What it sends out passes the proxy, which puts the value in there.
-        vault = LiveVault(settings.state_dir) if self._server is None else None
         return Gate(
-            vault=vault,
+            vault=self.vault if self._server is None else None,
             before_credentials=keep_out_of_dumps,
             two_phase=self.two_phase,
             catalog=catalog,

@@ -45,6 +45,8 @@ from proxy.runtime.worker_process import RETIRE_SIGNAL, Channel, WorkerStatus
 from proxy.system.listen_ports import listen_as
 from proxy.system.secret_files import read_or_make_key
 from proxy.twophase.review import ProposalReview
+from proxy.vault.live_vault import LiveVault
+from proxy.vault.shared_values import SharedVault
 from proxy.wire import sse_ping_carrier
 
 if TYPE_CHECKING:
@@ -54,8 +56,10 @@ if TYPE_CHECKING:
 
     from proxy.admin_api.sockets import Listeners
     from proxy.config import Settings
+    from proxy.core.vault import Vault
     from proxy.runtime.preload import Preloaded
     from proxy.system.listen_ports import Address
+    from proxy.vault.shared_values import SharedValues
 
 log = structlog.get_logger("interlock")
 
@@ -85,6 +89,7 @@ class WorkerContext:
     waits: bool = False  # whether it serves only when the supervisor says so
     shared_calls: Path | None = None
     console: str | None = None  # the URL of the console that this proxy serves
+    shared_values: SharedValues | None = None
 
 
 class Worker:
@@ -110,6 +115,7 @@ class Worker:
             counters=context.counters,
             logs=context.logs,
             resting=resting_database(self.shared_calls),
+            vault=_open_vault(settings, context),
         )
         self.policy, self.gate = self.components.policy, self.components.gate
         self.policy.quiet = True  # the supervisor speaks for all workers, once
@@ -318,6 +324,11 @@ class Worker:
 def _why(*tasks: asyncio.Task[None]) -> BaseException | None:
     ended = (task.exception() for task in tasks if task.done() and not task.cancelled())
     return next(filter(None, ended), None)
+
+
+def _open_vault(settings: Settings, context: WorkerContext) -> Vault:
+    vault = LiveVault(settings.state_dir)
+    return vault if context.shared_values is None else SharedVault(vault, context.shared_values, context.number)
 
 
 def _limits(settings: Settings) -> Limits:

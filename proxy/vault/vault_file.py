@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+FILE: Final = "vault.json"
 MAX_BYTES: Final = 4 << 20
 SHARED_AS: Final = "vault"
 RESERVED: Final = "INTERLOCK_"  # no agent and no server gets these
@@ -207,7 +208,7 @@ class VaultFile:
     """
 
     def __init__(self, state_dir: Path, shared: SharedLists | None = None) -> None:
-        self.path = state_dir / "vault.json"
+        self.path = state_dir / FILE
         self._shared = shared
 
     def signature(self) -> tuple[int, ...] | None:

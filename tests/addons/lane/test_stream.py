@@ -11,6 +11,7 @@ from mitmproxy.proxy import events
 
 from addons.lane import stream
 from addons.lane.stream import QUEUED_BYTES, LaneStream
+from proxy.gate.reflections import Reflections
 
 CLIENT, SERVER = SimpleNamespace(name="client"), SimpleNamespace(name="server")
 EVENT = b"data: {}\n\n"
@@ -71,7 +72,9 @@ def outcomes() -> list[str]:
 
 @pytest.fixture
 def streaming(lane: FakeLane, outcomes: list[str]) -> LaneStream:
-    gate = SimpleNamespace(responses=SimpleNamespace(abandon=lambda _, why: outcomes.append(why)))
+    gate = SimpleNamespace(
+        responses=SimpleNamespace(abandon=lambda _, why: outcomes.append(why)), reflections=Reflections(None)
+    )
     parts: Any = SimpleNamespace(
         limits=SimpleNamespace(message_bytes=1000),
         announcer=SimpleNamespace(
