@@ -7,7 +7,7 @@ InterlockError
 │   ├── WireError          bytes that are not one well-formed message
 │   ├── PhaseError         a proposal or a commit is refused
 │   ├── LimitError         a limit of the policy has no room for a call
- │   ├── VaultError         a credential of the vault may not be used there, or its value cannot be had
+│   ├── VaultError         a credential of the vault may not be used there, or its value cannot be had
 │   ├── CredentialError    an agent's token or certificate is refused; `detail` does not quote it
 │   └── RuleProposalError  a rule that an agent proposes is not taken
 ├── AuditUnavailableError  the durable log did not take an event, so nothing may be forwarded

@@ -112,7 +112,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "proxy.telemetry": ("proxy.sinks", "proxy.system", *CORE),
     "proxy.fleet": (
         *("proxy.store", "proxy.identity", "proxy.gate.tool_pins", "proxy.twophase.keys", "proxy.twophase.tokens"),
-        *("proxy.config", "proxy.rollout.keys", "proxy.audit.signing_keys", "proxy.system", *CORE),
+        *("proxy.config", "proxy.rollout.keys", "proxy.audit.signing_keys", "proxy.system", "proxy.vault", *CORE),
     ),
     "proxy.rollout": ("proxy.policy", "proxy.audit.signing_keys", "proxy.system", *CORE),
     "proxy.trace": ("proxy.sandbox", "proxy.egress.dns", *CORE),
@@ -139,7 +139,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
             "proxy.store",
             "proxy.system",
         ),
-        *("proxy.twophase", *CORE),
+        *("proxy.twophase", "proxy.vault", *CORE),
     ),
     "proxy.doctor": (
         *(
@@ -152,7 +152,16 @@ PACKAGES: dict[str, tuple[str, ...]] = {
             "proxy.policy",
             "proxy.sinks",
         ),
-        *("proxy.policy", "proxy.redact", "proxy.sandbox", "proxy.store", "proxy.system", "proxy.trace.tracer", *CORE),
+        *(
+            "proxy.policy",
+            "proxy.redact",
+            "proxy.sandbox",
+            "proxy.store",
+            "proxy.system",
+            "proxy.trace.tracer",
+            "proxy.vault",
+            *CORE,
+        ),
     ),
     "addons": (
         *("proxy.gate", "proxy.egress", "proxy.wire", "proxy.metrics", "proxy.system", "proxy.policy.server_names"),
@@ -173,7 +182,7 @@ PURE = (
     "proxy.egress.dns",
     "proxy.external.shapes",
     "proxy.identity.jwt",
-    "proxy.vault.placeholder",
+    *("proxy.vault.placeholder", "proxy.vault.variables"),
     *(f"proxy.gate.{name}" for name in ("in_flight_json", "outbound_scan", "result_masking")),
     *(f"proxy.gate.{name}" for name in ("schema_check", "tool_descriptions", "tool_pins", "definition_drift")),
     "proxy.audit.event_schema",

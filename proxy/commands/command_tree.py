@@ -57,6 +57,7 @@ class Commands(LazyGroup):
         CommandEntry("config", "Show the settings and their sources.", SETUP),
         CommandEntry("ca", "Show and export the CA certificate that agents must trust.", SETUP),
         CommandEntry("agents", "Add, list and revoke agents.", SETUP),
+        CommandEntry("vault", "Give agents placeholders in place of credentials.", SETUP),
         CommandEntry("injector", "Put Interlock into the pods of Kubernetes namespaces, as a webhook.", SETUP),
         CommandEntry("man", "Show the manual page: every command with its options.", SETUP),
         CommandEntry("fleet", "Share state with other replicas, and show which there are.", SETUP),

@@ -15,7 +15,15 @@ from proxy.agent.env import ProxyEndpoint, change, reached, without_proxy
 from proxy.commands.exec import exit_not_started
 from proxy.commands.lazy import spaced
 from proxy.commands.options import AsJson, takes
-from proxy.commands.proxy_address import EndpointOptions, FoundProxy, ProxyOptions, Up, endpoint, find_running
+from proxy.commands.proxy_address import (
+    EndpointOptions,
+    FoundProxy,
+    ProxyOptions,
+    Up,
+    endpoint,
+    find_running,
+    placeholders_for,
+)
 from proxy.commands.terminal import print_json_lines
 from proxy.config import DATABASE_URL_FILE, config_path, split_address
 from proxy.confine.file_view import FileView, plan_file_view
@@ -25,6 +33,7 @@ from proxy.confine.namespace_setup import bind_sockets
 from proxy.errors import ConfigError, InterlockError
 from proxy.sandbox.namespaces import listening_sockets, sockets_below
 from proxy.sandbox.server_process import plan_launch
+from proxy.vault.source_files import hidden_sources
 
 EPILOG = """
 Examples:
@@ -97,7 +106,7 @@ def run(
     try:
         found = find_running(options, up=up)
         way_in = endpoint(options, found, node=False)
-        environ = change(os.environ, without_proxy(way_in))
+        environ = change(os.environ, without_proxy(way_in) | placeholders_for(found))
         # Before anything is confined: a missing program must exit with 127, as in a shell.
         launch = plan_launch(command, environ)
         confinement = Confinement(
@@ -136,6 +145,8 @@ def _files(options: EndpointOptions, found: FoundProxy, way_in: ProxyEndpoint, k
     ca = public[0].parent.resolve()
     states = {settings.state_dir.resolve()}
     states |= {ca.parent} if ca.name == "ca" and (ca.parent / "keys").is_dir() else set()
+    # Values of credentials, of which the agent has placeholders.
+    folders, files = hidden_sources(settings.state_dir)
     # Read-only for the agent: with write access it could edit the policy or settings that confine it.
     relied_on = [config_path(options.config, os.environ), Path(found.policy) if found.policy else None]
     relied_on += [settings.checkpoint_file, settings.upstream_ca]
@@ -144,9 +155,9 @@ def _files(options: EndpointOptions, found: FoundProxy, way_in: ProxyEndpoint, k
         listening=[*listening_sockets(), *(path for at, deep in SOCKETS for path in sockets_below(at, deep))],
         runtime_dir=os.environ.get("XDG_RUNTIME_DIR"),
         kept=[str(Path(path).resolve()) for path in kept],
-        state_dirs=[str(state) for state in states],
+        state_dirs=[*(str(state) for state in states), *folders],
         given={str(path.resolve()): path.read_bytes() for path in public if states & {*path.resolve().parents}},
-        secrets=[str(path.resolve()) for path in secrets if path is not None and path.is_file()],
+        secrets=[*(str(path.resolve()) for path in secrets if path is not None and path.is_file()), *files],
         unwritable=[str(path.resolve()) for path in relied_on if path is not None],
     )
 

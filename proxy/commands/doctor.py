@@ -17,10 +17,11 @@ from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir
 from proxy.commands.proxy_address import EndpointOptions, FoundProxy, endpoint
 from proxy.commands.terminal import format_json, print_table, printable
 from proxy.config import Settings, load_settings
-from proxy.doctor import audit, fleet, machine, mcp_call, network, policy, runtimes, sinks, state_folder
+from proxy.doctor import audit, fleet, machine, mcp_call, network, policy, runtimes, sinks, state_folder, vault
 from proxy.doctor.findings import LIMIT, Check, CheckResult, fail, run_checks, warn
 from proxy.errors import ConfigError
 from proxy.system import run_file
+from proxy.vault.vault_file import VaultFile
 from proxy.wire.refusal_messages import DENIAL_META
 
 EPILOG = """
@@ -92,6 +93,7 @@ def _proxy_checks(settings: Settings, environ: Mapping[str, str]) -> list[tuple[
         ("transparency log", lambda: audit.transparency(settings)),
         ("database", lambda: audit.database(settings)),
         ("sinks", lambda: sinks.reached(settings)),
+        *([("vault", lambda: vault.sources(state_dir))] if VaultFile(state_dir).path.exists() else []),
         *([("fleet", lambda: fleet.replicas(settings, environ))] if settings.postgres else []),
     ]
 

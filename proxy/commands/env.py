@@ -10,7 +10,7 @@ import typer
 
 from proxy.agent.env import through_proxy
 from proxy.commands.options import AsJson, takes
-from proxy.commands.proxy_address import EndpointOptions, endpoint, find_expected
+from proxy.commands.proxy_address import EndpointOptions, endpoint, find_expected, placeholders_for
 from proxy.errors import ConfigError
 
 EPILOG = """
@@ -35,7 +35,8 @@ def env(
     shell or container. A program can ignore its environment; with `interlock confine` it cannot
     bypass the proxy.
     """
-    changes = through_proxy(endpoint(options, find_expected(options), here=False))
+    found = find_expected(options)
+    changes = through_proxy(endpoint(options, found, here=False)) | placeholders_for(found)
     if as_json:
         from proxy.commands.terminal import print_json_lines  # noqa: PLC0415  rich, which `up` does without
 

@@ -14,7 +14,15 @@ import typer
 from proxy.agent.env import change, through_proxy
 from proxy.audit.reader import open_audit
 from proxy.commands.options import takes
-from proxy.commands.proxy_address import NOT_STARTED, EndpointOptions, FoundProxy, Up, endpoint, find_running
+from proxy.commands.proxy_address import (
+    NOT_STARTED,
+    EndpointOptions,
+    FoundProxy,
+    Up,
+    endpoint,
+    find_running,
+    placeholders_for,
+)
 from proxy.commands.terminal import count, format_json, print_error
 from proxy.config import Settings
 from proxy.core.event import Filter
@@ -61,7 +69,7 @@ def exec_(
     """
     try:
         found = find_running(options, up=up)
-        environ = change(os.environ, through_proxy(endpoint(options, found)))
+        environ = change(os.environ, through_proxy(endpoint(options, found)) | placeholders_for(found))
         launch, started = plan_launch(command, environ), time.time()
         status = run_program(launch, environ)
     except (InterlockError, OSError) as error:

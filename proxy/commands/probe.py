@@ -28,6 +28,7 @@ from proxy.probe.report import ProbeReport
 from proxy.sandbox.process_reaper import SIGNALLED
 from proxy.system.secret_files import write_private
 from proxy.trace.server_name import server_name as name_server
+from proxy.vault.source_files import hidden_sources
 
 EPILOG = """
 Examples:
@@ -227,6 +228,7 @@ def probe_local(
         repeats=how.repeats,
         call_seconds=how.call_timeout,
         state_dir=settings.state_dir,
+        sources=tuple(path for some in hidden_sources(settings.state_dir) for path in some),
         trace_file=trace_file,
         hostile=how.hostile,
     )

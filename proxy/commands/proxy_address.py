@@ -22,6 +22,8 @@ from proxy.identity.ca import Authority
 from proxy.identity.token_file import AgentTokens
 from proxy.sandbox.process_reaper import PR_SET_PDEATHSIG, prctl
 from proxy.system import run_file
+from proxy.vault.variables import agent_variables
+from proxy.vault.vault_file import VaultFile
 
 START_SECONDS = 60.0
 NODE_SCRIPT = "node-proxy.cjs"
@@ -141,6 +143,13 @@ def endpoint(options: EndpointOptions, found: FoundProxy, *, here: bool = True, 
     present = os.environ.get(NODE_OPTIONS, "") if options.ca_folder is None or here else ""
     ca, bundle, script = (str(folder / name) for name in ("ca.pem", "bundle.pem", NODE_SCRIPT))
     return ProxyEndpoint(url, ca, bundle, script, present)
+
+
+def placeholders_for(found: FoundProxy) -> dict[str, str | None]:
+    """Return the variables in which the agent finds placeholders of credentials. Raises ConfigError."""
+    entries = VaultFile(found.settings.state_dir).read().credentials
+    credentials = [entry.credential(name) for name, entry in entries.items()]
+    return dict(agent_variables(credentials, found.agent or found.settings.default_agent))
 
 
 def _settings(options: ProxyOptions) -> Settings:

@@ -14,12 +14,15 @@ from proxy.commands.options import AsJson, ConfigFile, StateDir, state_folder
 from proxy.commands.terminal import count, print_json_lines, print_pairs, printable, printable_lines, stdout_console
 from proxy.commands.time_format import format_time
 from proxy.confine.kernel_settings import with_settings
+from proxy.errors import ConfigError
 from proxy.fleet.membership import MembershipFile
 from proxy.sandbox.kernel_support import find_support
 from proxy.system import run_file
+from proxy.vault.vault_file import VaultFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from proxy.fleet.membership import Membership
     from proxy.system.run_file import RunningProxy
@@ -39,15 +42,35 @@ def status(state_dir: StateDir = None, config: ConfigFile = None, as_json: AsJso
     folder = state_folder(state_dir, config)
     running, audit = run_file.read(folder), read_backlog(folder, time.time())
     member = MembershipFile(folder).read()
+    vault, vault_problem = _credentials(folder)
     if as_json:
         report = {"running": running is not None, **(asdict(running) if running else {}), "audit": asdict(audit)}
         report["sandboxes"] = asdict(find_support())
+        report["vault"] = {"credentials": vault, "problem": vault_problem}
         report["fleet"] = {"fleet_id": member.fleet_id, "replica_id": member.replica_id} if member else None
         print_json_lines([report])
     else:
         _show(running, audit, member, printable(folder))
+        _show_vault(vault, vault_problem)
     # A script that deploys a policy must see that it did not take effect.
     raise typer.Exit(0 if running is not None and running.policy_problem is None else 1)
+
+
+def _credentials(folder: Path) -> tuple[int | None, str | None]:
+    """Return how many credentials there are by reference; None and why, where that cannot be read."""
+    try:
+        return len(VaultFile(folder).read().credentials), None
+    except ConfigError as error:
+        return None, str(error)
+
+
+def _show_vault(credentials: int | None, problem: str | None) -> None:
+    if credentials:
+        print_pairs([("vault", f"{count(credentials, 'credential')}; `interlock vault list` shows them")])
+    if problem is not None:
+        stdout_console().print(
+            Text.assemble(("VAULT PROBLEM", "bold red"), f": {printable_lines(problem)}"), soft_wrap=True
+        )
 
 
 def _sandboxes() -> str:

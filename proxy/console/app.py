@@ -18,6 +18,7 @@ from proxy.console.audit_page import AuditPage
 from proxy.console.call_page import CallPage
 from proxy.console.calls_page import CallsPage
 from proxy.console.context import Me
+from proxy.console.credentials_page import CredentialsPage
 from proxy.console.health_page import HealthPage
 from proxy.console.login_page import LoginPage, see_other
 from proxy.console.oidc_page import OidcPage
@@ -40,7 +41,7 @@ log = structlog.get_logger("interlock.console")
 # The order is that of the navigation.
 PAGES: Final = (
     *(OverviewPage, CallsPage, CallPage, ApprovalsPage, AgentsPage),
-    *(ServersPage, PolicyPage, RuleProposalsPage, AuditPage, HealthPage, LoginPage, PasskeyPage, OidcPage),
+    *(ServersPage, CredentialsPage, PolicyPage, RuleProposalsPage, AuditPage, HealthPage, LoginPage, PasskeyPage, OidcPage),
 )
 _METHODS: Final = frozenset({"GET", "HEAD", "POST"})
 _PUBLIC: Final = ("/login", "/static/", "/favicon.ico")

@@ -12,7 +12,7 @@ from proxy.errors import ConfigError, SchemaError, StoreUnavailableError
 from proxy.fleet import sealing
 from proxy.fleet.bridge import StoreBridge
 from proxy.fleet.membership import Membership, MembershipFile
-from proxy.fleet.mirror import LISTS, SECRETS, STATE, Mirror
+from proxy.fleet.mirror import LISTS, OPTIONAL_LISTS, SECRETS, STATE, Mirror
 from proxy.fleet.open_state import needed_kek
 from proxy.fleet.shared_state import LIST, PINS, SECRET, SharedState
 from proxy.identity.ca import Authority
@@ -227,6 +227,9 @@ def _documents(state: SharedState) -> Iterator[DocumentRow]:
         yield state.seal_secret(name, 1, state.mirror.secret(name) or b"")
     for name in LISTS:
         yield state.seal_list(name, 1, state.mirror.list(name) or b"{}")
+    for name in OPTIONAL_LISTS:
+        if (data := state.mirror.list(name)) is not None:
+            yield state.seal_list(name, 1, data)
 
 
 def _pins(state: SharedState) -> Iterator[PinsRow]:
@@ -243,7 +246,8 @@ def _check_empty(state: SharedState, opened: Mapping[str, bytes], servers: Mappi
     """Raise ConfigError where the folder has state of its own, which joining would overwrite."""
     # What is the fleet's already was left by a join that did not finish.
     own = [name for name in SECRETS if state.mirror.secret(name) not in (None, opened[SECRET + name])]
-    own += [name for name in LISTS if state.mirror.list(name) not in (None, b"{}", opened[LIST + name])]
+    lists = (*LISTS, *OPTIONAL_LISTS)
+    own += [name for name in lists if state.mirror.list(name) not in (None, b"{}", opened.get(LIST + name))]
     pinned = state.pin_files.servers()
     own += ["pins"] if any(state.pin_files.read(server) != servers.get(server) for server in pinned) else []
     if own:

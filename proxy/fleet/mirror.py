@@ -25,7 +25,10 @@ CA: Final = "ca"
 RANDOM: Final = (STATE, "mask", "digest", "seal", "flows")
 SECRETS: Final = (*RANDOM, COMMIT, CA)
 POLICY_KEYS: Final = "policy_keys"
+VAULT: Final = "vault"
 LISTS: Final = ("agents", "operators", POLICY_KEYS)
+# Not there before somebody adds to them.
+OPTIONAL_LISTS: Final = (VAULT,)
 # What a running proxy reads again when it changes. The others are read at the start.
 LIVE: Final = (COMMIT,)
 
@@ -41,7 +44,7 @@ class Mirror:
             CA: Authority(settings.state_dir).key_file,
         }
         self._trusted = settings.policy_keys or default_trusted(settings.state_dir)
-        self._lists = {name: settings.state_dir / f"{name}.json" for name in LISTS}
+        self._lists = {name: settings.state_dir / f"{name}.json" for name in (*LISTS, *OPTIONAL_LISTS)}
 
     def make_missing(self) -> None:
         """Make what the first start of a proxy would make."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -13,9 +14,10 @@ from proxy.fleet.shared_lists import SharedLists
 from proxy.fleet.shared_pins import SharedPins
 from proxy.fleet.shared_state import SharedState
 from proxy.store.pin_files import PinFiles
+from proxy.vault.vault_file import VaultFile
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from proxy.config import Settings
     from proxy.fleet.key_encryption_key import KeyEncryptionKey
@@ -93,3 +95,23 @@ def open_tokens[T: Tokens](kind: type[T], settings: Settings) -> T:
         return kind(settings.state_dir)
     fleet.refresh()
     return kind(settings.state_dir, SharedLists(fleet.state, fleet.bridge))
+
+
+@contextmanager
+def using_vault(settings: Settings) -> Iterator[VaultFile]:
+    """Yield the file of credentials for one change in a process that goes on."""
+    fleet = find_fleet(settings)
+    try:
+        yield VaultFile(settings.state_dir, SharedLists(fleet.state, fleet.bridge) if fleet is not None else None)
+    finally:
+        if fleet is not None:
+            fleet.bridge.close()
+
+
+def open_vault(settings: Settings) -> VaultFile:
+    """Return the file of credentials; a change of it is one for the whole fleet, where there is one."""
+    fleet = find_fleet(settings)
+    if fleet is None:
+        return VaultFile(settings.state_dir)
+    fleet.refresh()
+    return VaultFile(settings.state_dir, SharedLists(fleet.state, fleet.bridge))

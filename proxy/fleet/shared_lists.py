@@ -1,10 +1,11 @@
-"""Changes of the agents and operators that replicas share: in the store first, then in the file here."""
+"""Changes of what replicas share, such as agents and credentials: in the store first, then in the file here."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from proxy.errors import ConfigError, StoreForbiddenError, StoreUnavailableError
+from proxy.fleet.mirror import OPTIONAL_LISTS
 from proxy.fleet.shared_state import LIST
 from proxy.identity.token_file import encode_entries
 
@@ -40,12 +41,14 @@ class SharedLists:
     async def _replace(self, store: FleetStore, name: str, edit: Edit) -> DocumentRow:
         for _ in range(TRIES):
             row = await store.document(LIST + name)
-            if row is None or row.generation < self._state.known(LIST + name):
+            generation = row.generation if row is not None else 0
+            if generation < self._state.known(LIST + name) or (row is None and name not in OPTIONAL_LISTS):
                 raise ConfigError(f"the database has older {name} than this replica: restore what was lost first")
-            entries = self._state.open_list(row)
+            entries = self._state.open_list(row) if row is not None else {}
             edit(entries)
-            made = self._state.seal_list(name, row.generation + 1, encode_entries(entries))
-            if await store.replace(made) or await self._is_ours(store, made):
+            made = self._state.seal_list(name, generation + 1, encode_entries(entries))
+            written = await (store.replace(made) if row is not None else store.add(made))
+            if written or await self._is_ours(store, made):
                 return made
         raise ConfigError(f"the fleet's {name} are changed by others all the time; try again")
 

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from proxy.errors import ConfigError, PinsUnavailableError
 from proxy.fleet import sealing
 from proxy.fleet.membership import MembershipFile
-from proxy.fleet.mirror import LISTS, POLICY_KEYS, SECRETS, STATE, Mirror
+from proxy.fleet.mirror import LISTS, OPTIONAL_LISTS, POLICY_KEYS, SECRETS, STATE, VAULT, Mirror
 from proxy.fleet.sealing import SealError
 from proxy.gate.tool_pins import Pin, ServerPins, from_json, to_json
 from proxy.identity.token_file import parse_entries
 from proxy.rollout.keys import keys_of_list
 from proxy.store.fleet_store import DocumentRow, PinsRow
 from proxy.store.pin_files import MAX_BYTES, PinFiles, file_stem
+from proxy.vault import vault_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -73,9 +74,12 @@ class SharedState:
     def open_list(self, row: DocumentRow) -> dict[str, dict[str, Any]]:
         sealing.check(self.state_key, self.fleet_id, row.name, row.generation, row.body, row.seal)
         try:
-            if row.name != LIST + POLICY_KEYS:
+            if row.name == LIST + POLICY_KEYS:
+                keys_of_list(row.body)
+            elif row.name == LIST + VAULT:
+                vault_file.parse(row.body)
+            else:
                 return parse_entries(row.body)
-            keys_of_list(row.body)
             return cast("dict[str, dict[str, Any]]", json.loads(row.body))
         except ValueError as error:
             raise SealError(f"the shared {row.name} cannot be read: {error}") from error
@@ -109,7 +113,7 @@ class SharedState:
     def take_document(self, row: DocumentRow) -> None:
         """Put a document into the mirror, unless a newer one is known. Raises SealError for one that is not ours."""
         kind, _, name = row.name.partition(":")
-        if name not in {"secret": SECRETS, "list": LISTS}.get(kind, ()):
+        if name not in {"secret": SECRETS, "list": (*LISTS, *OPTIONAL_LISTS)}.get(kind, ()):
             return  # a newer version's
         data = self.open_secret(row) if kind == "secret" else row.body
         if kind == "list":

@@ -65,6 +65,7 @@ class ProbePlan:
     call_seconds: float = 10.0
     start_seconds: float = 30.0
     state_dir: Path | None = None
+    sources: tuple[str, ...] = ()  # folders and files with the values of credentials
     trace_file: Path | None = None  # keeps strace's lines
     hostile: bool = False  # whether inputs of a malicious caller are tried at the end
 
@@ -182,6 +183,7 @@ class Probe:
             self._workspace.cwd,
             str(Path.home()),
             str(self._plan.state_dir) if self._plan.state_dir else None,
+            self._plan.sources,
             copies=cache.folders,
             drops=bool(dropping),
             home_path=str(self._workspace.home.path),

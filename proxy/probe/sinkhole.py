@@ -54,6 +54,7 @@ class Sinkhole:
     working_folder: str
     real_home: str
     state_folder: str | None = None
+    sources: tuple[str, ...] = ()  # folders and files with the values of credentials
     copies: tuple[str, ...] = ()  # folders of which the server sees copies, and may write to them
     drops: bool = False  # the command drops the capabilities that the tracer keeps: no server can trace its tracer
     home_path: str | None = None  # where the server sees its home, if it is not where it is
@@ -99,7 +100,8 @@ def plan_sinkhole(sinkhole: Sinkhole) -> Launch:
 
 def main(plan: str) -> None:
     words = json.loads(Path(plan).read_text())
-    sinkhole = Sinkhole(**{**words, "command": tuple(words["command"]), "copies": tuple(words["copies"])})
+    tuples = {name: tuple(words[name]) for name in ("command", "copies", "sources")}
+    sinkhole = Sinkhole(**{**words, **tuples})
     # Opened now: once half of the mounts are made, the path may lead elsewhere.
     with sinkhole.file("problem").open("w", buffering=1) as problem:
         try:
@@ -151,6 +153,7 @@ def hidden_places(sinkhole: Sinkhole) -> tuple[OverMount, ...]:
     tops = dict.fromkeys("/".join(path.split("/")[: _depth(path)]) for path in SECRETS)
     covers = [OverMount(str(real / top), str(home / top)) for top in tops if (real / top).exists()]
     covers += [OverMount(sinkhole.state_folder)] if sinkhole.state_folder else []
+    covers += [OverMount(path, None if Path(path).is_dir() else "/dev/null") for path in sinkhole.sources]
     covers += [OverMount(path, "/dev/null") for path in listening_sockets() if not path.startswith("/run/")]
     return (*covers, OverMount("/etc/resolv.conf", str(Path(sinkhole.folder) / "resolv.conf"), create=True))
 

@@ -19,10 +19,11 @@ from proxy.sandbox.profile_files import load_profile, resolve
 from proxy.sandbox.sandboxed_start import SandboxedStart, SandboxReport
 from proxy.sandbox.server_package import package_of, roots_of
 from proxy.sandbox.stand_ins import stand_ins
+from proxy.vault.source_files import hidden_sources
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from proxy.config import Settings
     from proxy.policy.decide import CompiledPolicy
@@ -213,8 +214,14 @@ class SandboxedRun:
         )
 
 
-def prepare_sandbox(chosen: ChosenSandbox, launch: Launch, settings: Settings, config: Path | None) -> SandboxedRun:
-    """Plan the sandbox of a server. Raises ConfigError where it cannot be had."""
+def prepare_sandbox(
+    chosen: ChosenSandbox,
+    launch: Launch,
+    settings: Settings,
+    config: Path | None,
+    variables: Mapping[str, str] | None = None,
+) -> SandboxedRun:
+    """Plan the sandbox of a server, which finds `variables` in its environment. Raises ConfigError."""
     home, cwd = str(Path.home()), str(Path.cwd())
     package = package_of(launch.program, launch.argv, home, cwd)
     around = Surroundings(
@@ -240,7 +247,7 @@ def prepare_sandbox(chosen: ChosenSandbox, launch: Launch, settings: Settings, c
         dns_port=way.dns_port,
         firewall=way.firewall,
         given={**stand_ins(home, os.geteuid(), os.getegid()), **way.given},
-        environ=change({**grants.env, "TMPDIR": "/tmp"}, way.environ),  # noqa: S108  its own
+        environ={**change({**grants.env, "TMPDIR": "/tmp"}, way.environ), **(variables or {})},  # noqa: S108  its own
     )
     start = SandboxedStart(plan)
     return SandboxedRun(chosen, start.launch, launch.argv, start, grants, way, around=around, supervised=ours)
@@ -259,6 +266,8 @@ def _without_own(grants: Grants, settings: Settings, config: Path | None) -> Gra
     """Return grants without what confines the server: its policy, settings and the proxy's state are hidden."""
     own = [settings.state_dir, settings.policy, config_path(config, os.environ)]
     paths = [str(path.resolve()) for path in own if path is not None and path.exists()]
+    # A server that needs a credential has a placeholder of it.
+    paths += [path for some in hidden_sources(settings.state_dir) for path in some]
     shown = (*grants.read, *grants.write)
     inside = [path for path in paths if any(path == each or path.startswith(f"{each}/") for each in shown)]
     return replace(grants, hidden=tuple(dict.fromkeys((*grants.hidden, *inside))))

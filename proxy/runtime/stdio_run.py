@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 import threading
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from proxy.system import gc_tuning, import_cache, log_setup  # before all others: it imports structlog without rich
@@ -17,6 +18,7 @@ from proxy.core.model import Context
 from proxy.errors import ConfigError, StartError, TracingError
 from proxy.policy.home import own_home
 from proxy.runtime.preload import policy_cache, preload
+from proxy.runtime.server_credentials import placeholders_of, with_placeholders
 from proxy.runtime.stdio_identity import stdio_principal
 from proxy.sandbox.process_reaper import kill_descendants, set_subreaper
 from proxy.sandbox.refusal import NOT_CONFINED, SandboxRefusedError
@@ -26,7 +28,7 @@ from proxy.trace.tamper_guard import forbid_inspection
 from proxy.trace.tracer import TracePipe, find_strace, under_strace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from proxy.commands.run_flags import RunFlags
@@ -66,27 +68,38 @@ def run_server(given: RunFlags) -> int:
         strace = _strace(settings.trace, name, say)
     except _CannotTraceError:
         return 1
+    variables = placeholders_of(settings, name)
     context = Context(principal, name, transport="stdio", session=new_id())
-    flags_of_sandbox = (given.sandbox, given.config)
+    asked = _AskedSandbox(given.sandbox, given.config, variables)
     # Before the server starts: its orphaned processes come to us and end with us, and it cannot read our memory,
     # where the keys are, through /proc or ptrace.
     set_subreaper()
     forbid_inspection()
-    return asyncio.run(_serve(settings, context, launch, strace, say, flags_of_sandbox))
+    return asyncio.run(_serve(settings, context, launch, strace, say, asked))
+
+
+@dataclass(frozen=True, slots=True)
+class _AskedSandbox:
+    """What the command line says of a sandbox, and the variables that the server gets in one, too."""
+
+    flag: str | None
+    config: Path | None
+    variables: Mapping[str, str]
 
 
 def _sandbox(
-    settings: Settings, policy: CompiledPolicy, server: str, launch: Launch, asked: tuple[str | None, Path | None]
+    settings: Settings, policy: CompiledPolicy, server: str, launch: Launch, asked: _AskedSandbox
 ) -> SandboxedRun | None:
     """Return the server's sandbox; None where neither the policy nor the command line asks for one."""
-    flag, config = asked
-    if flag is None and not policy.sandboxes:
+    if asked.flag is None and not policy.sandboxes:
         return None
     with import_cache.kept:
         from proxy.runtime.sandboxed_run import choose_sandbox, prepare_sandbox  # noqa: PLC0415  most servers have none
 
-    chosen = choose_sandbox(flag, policy, server, launch.argv, policy_cache(settings))
-    return None if chosen is None else prepare_sandbox(chosen, launch, settings, config)
+    chosen = choose_sandbox(asked.flag, policy, server, launch.argv, policy_cache(settings))
+    if chosen is None:
+        return None
+    return prepare_sandbox(chosen, launch, settings, asked.config, asked.variables)
 
 
 def _say(text: str) -> None:
@@ -195,13 +208,16 @@ async def _serve(
     launch: Launch,
     strace: str | None,
     say: Say,
-    sandbox: tuple[str | None, Path | None],
+    asked: _AskedSandbox,
 ) -> int:
     loading = _Loading(settings, own_home(launch.argv, os.environ))
     try:
         # Before the server starts: the policy may have a sandbox for it.
-        box = _sandbox(settings, await loading.policy(), context.server, launch, sandbox)
-        return await _serve_in(box, loading, settings, context, launch, strace, say)
+        box = _sandbox(settings, await loading.policy(), context.server, launch, asked)
+        command = box.launch if box is not None else launch
+        if box is None or not box.confines:
+            command = with_placeholders(command, asked.variables, settings, say)
+        return await _serve_in(box, loading, settings, context, command, strace, say)
     finally:
         loading.go_on()  # or its thread would keep the process from ending
 
@@ -211,12 +227,11 @@ async def _serve_in(
     loading: _Loading,
     settings: Settings,
     context: Context,
-    launch: Launch,
+    command: Launch,
     strace: str | None,
     say: Say,
 ) -> int:
     channel = TracePipe(supervised=box is not None and box.is_supervised) if strace is not None else None
-    command = box.launch if box is not None else launch
     if strace is not None and channel is not None:
         command = under_strace(command, strace, channel.path, sandboxed=box is not None and box.confines)
     start = _ServerStart(command)

@@ -125,6 +125,10 @@ class FleetStore:
         """Replace a document by its next generation; return False where somebody else has made one."""
         return bool(await self._database.execute(SQL["update_document"], *_document(row)))
 
+    async def add(self, row: DocumentRow) -> bool:
+        """Add a document; return False where somebody else has."""
+        return bool(await self._database.execute(SQL["add_document"], *_document(row)))
+
     async def pins(self) -> list[PinsRow]:
         return [_pins_of(row) for row in await self._database.fetch(SQL["list_pins"])]
 

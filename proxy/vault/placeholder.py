@@ -42,6 +42,11 @@ def find(text: str) -> tuple[str, ...]:
     return tuple(found[0] for found in _FORM.finditer(text))
 
 
+def shortened(placeholder: str) -> str:
+    """Return enough of a placeholder for a person to tell it from others."""
+    return f"{placeholder[: 4 - NAMED_RANDOM]}…"
+
+
 def is_placeholder(text: str) -> bool:
     """Return whether a whole text is one placeholder, with or without a prefix."""
     found = _FORM.search(text)

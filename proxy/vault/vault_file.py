@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import re
 import time
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Protocol
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, ValidationError, model_validator
 
@@ -22,10 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    type Writer = Callable[[Document], None]
-
 FILE: Final = "vault.json"
 MAX_BYTES: Final = 4 << 20
+SHARED_AS: Final = "vault"
+RESERVED: Final = "INTERLOCK_"  # no agent and no server gets these
 DEFAULT_TTL: Final = 60.0
 VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 HOST: Final = re.compile(r"[A-Za-z0-9.*?_:\[\]-]{1,253}")
@@ -119,10 +120,17 @@ class Bindings(Strict):
     variable: Variable | None = None
 
     @model_validator(mode="after")
-    def _pair(self) -> Bindings:
-        if bool(self.servers) != (self.variable is not None):
-            raise ValueError("a wrapped server needs both; give --server and --variable together")
+    def _named(self) -> Bindings:
+        if self.servers and self.variable is None:
+            raise ValueError("a wrapped server finds it under a variable; give --variable with --server")
+        if self.variable is not None and self.variable.startswith(RESERVED):
+            raise ValueError(f"variable {self.variable!r} is not given to others; choose one without {RESERVED}")
         return self
+
+    def __str__(self) -> str:
+        limits = {"tools": self.tools, "agents": self.agents}
+        said = [", ".join(self.hosts) or "no host", *(f"{name} {', '.join(on)}" for name, on in limits.items() if on)]
+        return "; ".join([*said, f"in {', '.join(self.places)}", *(["also over plain HTTP"] if self.plain else [])])
 
 
 class Entry(Strict):
@@ -186,11 +194,22 @@ def checked[T: Strict](kind: type[T], **fields: Any) -> T:
         raise ConfigError(said if first["type"] == "value_error" else f"{first['loc'][0]}: {said}") from None
 
 
-class VaultFile:
-    """The file of one state folder. Raises ConfigError where it cannot be read or written."""
+class SharedLists(Protocol):
+    """Changes what the replicas of a fleet share, and its file here. Raises ConfigError."""
 
-    def __init__(self, state_dir: Path) -> None:
+    def change(self, name: str, edit: Callable[[dict[str, Any]], None]) -> None:
+        """Let `edit`, which may be called again, change the document as it is now; nobody else's comes between."""
+
+
+class VaultFile:
+    """The file of one state folder. Raises ConfigError where it cannot be read or written.
+
+    In a fleet the file mirrors what all replicas share, and `shared` is where it is changed.
+    """
+
+    def __init__(self, state_dir: Path, shared: SharedLists | None = None) -> None:
         self.path = state_dir / FILE
+        self._shared = shared
 
     def signature(self) -> tuple[int, ...] | None:
         """Return what changes with every change of the file; None where there is none. Raises OSError."""
@@ -215,30 +234,51 @@ class VaultFile:
 
     def add(self, name: str, entry: Entry) -> None:
         """Add a credential. Raises ConfigError if the name is taken."""
-        with self._update() as (document, write):
+
+        def edit(document: Document) -> Document:
             if name in document.credentials:
-                raise ConfigError(f"credential {name!r} already exists; change its bindings, or revoke it first")
-            write(document.model_copy(update={"credentials": {**document.credentials, name: entry}}))
+                raise ConfigError(f"credential {name!r} already exists; change it with `interlock vault bind`")
+            return document.model_copy(update={"credentials": {**document.credentials, name: entry}})
+
+        self._change(edit)
 
     def change(self, name: str, edit: Callable[[Entry], Entry]) -> Entry:
         """Change a credential; return it as it is then. Raises ConfigError if the name is unknown."""
-        with self._update() as (document, write):
-            entry = edit(known(document, name))
-            write(document.model_copy(update={"credentials": {**document.credentials, name: entry}}))
-        return entry
+        made: list[Entry] = []
+
+        def edit_one(document: Document) -> Document:
+            made.append(edit(known(document, name)))
+            return document.model_copy(update={"credentials": {**document.credentials, name: made[-1]}})
+
+        self._change(edit_one)
+        return made[-1]
 
     def revoke(self, name: str) -> Tombstone:
         """Take a credential out and keep its placeholder as revoked. Raises ConfigError if the name is unknown."""
-        with self._update() as (document, write):
+        stones: list[Tombstone] = []
+
+        def edit(document: Document) -> Document:
             entry = known(document, name)
-            stone = Tombstone(name=name, placeholder=entry.placeholder, revoked=time.time())
+            stones.append(Tombstone(name=name, placeholder=entry.placeholder, revoked=time.time()))
             left = {other: each for other, each in document.credentials.items() if other != name}
-            write(document.model_copy(update={"credentials": left, "revoked": (*document.revoked, stone)}))
-        return stone
+            return document.model_copy(update={"credentials": left, "revoked": (*document.revoked, stones[-1])})
+
+        self._change(edit)
+        return stones[-1]
+
+    def _change(self, edit: Callable[[Document], Document]) -> None:
+        if self._shared is not None:
+            self._shared.change(SHARED_AS, lambda value: _edit_in_place(value, edit))
+            return
+        with self._locked():
+            data = _encoded(edit(self.read()))
+            try:
+                write_private(self.path, data)
+            except OSError as error:
+                raise ConfigError(f"{self.path} cannot be written ({error.strerror})") from error
 
     @contextlib.contextmanager
-    def _update(self) -> Iterator[tuple[Document, Writer]]:
-        """Yield the content and what writes it back, while nobody else changes it."""
+    def _locked(self) -> Iterator[None]:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             # A lock file of its own: the file itself is replaced, and a lock on a replaced file excludes nobody.
@@ -247,18 +287,23 @@ class VaultFile:
             raise ConfigError(f"{self.path} cannot be changed ({error.strerror})") from error
         with lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            yield self.read(), self._write
+            yield
 
-    def _write(self, document: Document) -> None:
-        data = document.model_dump_json(indent=1).encode()
-        try:
-            # What was only copied is checked here: nothing is written that the next reader would refuse.
-            parse(data)
-            write_private(self.path, data)
-        except ValueError as error:
-            raise ConfigError(str(error)) from None
-        except OSError as error:
-            raise ConfigError(f"{self.path} cannot be written ({error.strerror})") from error
+
+def _encoded(document: Document) -> bytes:
+    data = document.model_dump_json(indent=1).encode()
+    try:
+        # What was only copied is checked here: nothing is written that the next reader would refuse.
+        parse(data)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    return data
+
+
+def _edit_in_place(value: dict[str, Any], edit: Callable[[Document], Document]) -> None:
+    made = json.loads(_encoded(edit(parse(json.dumps(value).encode()))))
+    value.clear()
+    value.update(made)
 
 
 def known(document: Document, name: str) -> Entry:

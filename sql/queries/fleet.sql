@@ -25,6 +25,11 @@ SELECT name, generation, key_id, body, seal FROM shared_documents WHERE name = $
 -- name: insert_document
 INSERT INTO shared_documents (name, generation, key_id, body, seal) VALUES ($1, $2, $3, $4, $5);
 
+-- Of two that add one document, the second changes nothing.
+-- name: add_document
+INSERT INTO shared_documents (name, generation, key_id, body, seal) VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT DO NOTHING RETURNING generation;
+
 -- Two that change one document: the second finds another generation, and changes nothing.
 -- name: update_document
 UPDATE shared_documents SET generation = $2, key_id = $3, body = $4, seal = $5, changed_at = now()

@@ -66,3 +66,21 @@ def test_an_agents_token_is_in_the_url_and_must_be_its_own(run: Run, tmp_path) -
     assert "INTERLOCK_AGENT_TOKEN" in complaint(run("env", "--agent", "bot"))
     assert "wrong token for agent 'bot'" in complaint(run("env", "--agent", "bot", INTERLOCK_AGENT_TOKEN="ilk_x"))
     assert "--agent" in complaint(run("env", "--token-file", "token"))
+
+
+def test_agents_find_placeholders_in_their_variables(run: Run, tmp_path) -> None:
+    run("vault", "add", "gh", "--env", "X", "--host", "a.example", "--variable", "GH_TOKEN", "--agent", "agent")
+    run("vault", "add", "other", "--env", "X", "--host", "a.example", "--variable", "OTHER", "--agent", "somebody")
+    run("vault", "add", "server", "--env", "X", "--host", "a.example", "--variable", "GH_TOKEN", "--server", "s")
+    made = run("vault", "placeholder", "gh").stdout.strip()
+    lines = run("env", "--listen", "127.0.0.1:9").stdout.splitlines()
+    assert f"export GH_TOKEN={made}" in lines
+    assert not any("OTHER" in line for line in lines)
+    run("vault", "bind", "other", "--agent", "", "--variable", "GH_TOKEN")
+    assert "give the agent 'agent' one variable, GH_TOKEN" in complaint(run("env", "--listen", "127.0.0.1:9"))
+
+
+def test_with_a_damaged_vault_nothing_is_printed(run: Run, tmp_path) -> None:
+    run("vault", "add", "gh", "--env", "X")
+    (tmp_path / "state" / "vault.json").write_text("{")
+    assert "vault.json is damaged" in complaint(run("env", "--listen", "127.0.0.1:9"))

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from proxy.vault.placeholder import make
+from proxy.vault.vault_file import Bindings, Entry, EnvSource, VaultFile
 from tests.commands.conftest import Run
 from tests.support.harness import environment
 from tests.support.processes import start_module
@@ -46,6 +48,17 @@ def test_streams_signals_and_exit_code_are_the_commands(tmp_path: Path) -> None:
         assert process.stdout.readline() == b"ready\n"
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE) == 9
+
+
+def test_the_command_finds_a_placeholder_where_the_caller_has_the_value(tmp_path: Path) -> None:
+    made = make("gh")
+    bindings = Bindings(hosts=("a.example",), variable="GH_TOKEN")
+    VaultFile(tmp_path).add("gh", Entry(placeholder=made, source=EnvSource(variable="X"), bindings=bindings, added=1.0))
+    words = ["--state-dir", str(tmp_path), "--listen", "127.0.0.1:9", "--ca-folder", str(ca_folder(tmp_path))]
+    command = ["exec", *words, "--", "sh", "-c", "echo $GH_TOKEN"]
+    with start_module("proxy.cli", *command, env=environment({"GH_TOKEN": "real"}), stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        assert process.stdout.read().decode() == f"{made}\n"
 
 
 def test_the_command_ends_where_its_owner_is_killed(tmp_path: Path) -> None:

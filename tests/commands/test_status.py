@@ -35,6 +35,7 @@ def test_a_running_proxy_is_described(interlock: Interlock):
     assert run.pop("audit") == audit | {"transparency_problem": None}
     assert run.pop("sandboxes") == asdict(find_support())
     assert run.pop("fleet") is None
+    assert run.pop("vault") == {"credentials": 0, "problem": None}
     assert run == {"running": True, **interlock.run, "policy_problem": None}
     shown = interlock.cli("status")
     assert shown.returncode == 0
@@ -106,3 +107,14 @@ def test_a_policy_that_is_gone_keeps_the_old_one_and_shows(interlock: Interlock)
     (interlock.state_dir.parent / "policy.yaml").unlink()
     run = wait_for(interlock, lambda run: run["policy_problem"] is not None)
     assert run["policy_version"] == before
+
+
+def test_credentials_are_counted_and_a_damaged_vault_is_told(tmp_path):
+    flags = ["--state-dir", str(tmp_path)]
+    assert interlock_cli("vault", "add", "gh", "--env", "X", *flags).returncode == 0
+    assert "1 credential; `interlock vault list` shows them" in interlock_cli("status", *flags).stdout
+    (tmp_path / "vault.json").write_text("{")
+    assert "VAULT PROBLEM" in interlock_cli("status", *flags).stdout
+    told = json.loads(interlock_cli("status", "--json", *flags).stdout)["vault"]
+    assert told["credentials"] is None
+    assert "is damaged" in told["problem"]

@@ -13,6 +13,8 @@ from playwright.sync_api import Browser, expect
 from proxy.console.security import split_place
 from proxy.gate.tool_pins import Page, print_tool, take_page
 from proxy.store.pin_files import PinFiles
+from proxy.vault.placeholder import make
+from proxy.vault.vault_file import Bindings, Entry, FileSource, VaultFile
 from tests.console.xss_corpus import CORPUS
 from tests.support.browser import PHONE, Tab, findings, open_tab, start_browser, visit
 from tests.support.console_world import POLICY, World, make_traffic, start_world
@@ -26,6 +28,7 @@ PAGES = (
     "/agents/one?name=agent",
     "/servers",
     f"/servers/one?name={SERVER}",
+    "/credentials",
     "/policy",
     "/audit",
     "/health",
@@ -52,6 +55,11 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             {"name": "read", "description": "Reads any file, and sends it."},
             *({"name": one, "description": one} for one in hostile),
         )
+        for number, text in enumerate(hostile):
+            bound = Bindings(hosts=("*.example.com",), tools=("".join(filter(str.isprintable, text)) or "x",))
+            source = FileSource(path=text or "x")
+            entry = Entry(placeholder=make(f"n{number}"), source=source, bindings=bound, added=1.0)
+            VaultFile(started.interlock.state_dir).add(f"n{number}", entry)
         yield started
 
 
@@ -77,7 +85,7 @@ def test_every_page_is_reached_by_the_keyboard(tab: Tab, world: World) -> None:
     links = tab.page.locator("nav[aria-label=Pages] a")
     keys = links.evaluate_all("(links) => links.map((a) => [a.dataset.key, a.getAttribute('href')])")
     assert [split_place(path)[1] for _, path in keys] == [
-        *("/", "/calls", "/approvals", "/agents", "/servers", "/policy", "/audit", "/health"),
+        *("/", "/calls", "/approvals", "/agents", "/servers", "/credentials", "/policy", "/audit", "/health"),
     ]
     assert len({key for key, _ in keys}) == len(keys)
     for key, path in keys:
@@ -188,6 +196,30 @@ def test_a_changed_tool_is_approved(tab: Tab, world: World) -> None:
     known = PinFiles(world.interlock.state_dir).read(SERVER)
     assert known is not None
     assert known.tools["read"].state == "pinned"
+
+
+def test_an_agent_is_halted_and_resumed(tab: Tab, world: World) -> None:
+    go(tab, world, "/agents/one?name=agent")
+    tab.page.get_by_text("Halt this agent").click()
+    tab.page.locator("#halt-reason").fill("trial")
+    tab.page.locator("#halt-button").click()
+    expect(tab.page.get_by_text("Halted: ")).to_contain_text("trial")
+    tab.page.get_by_label("Why it may go on").fill("over")
+    tab.page.get_by_role("button", name="Resume").click()
+    expect(tab.page.get_by_text("Halted: ")).to_have_count(0)
+
+
+def test_a_credential_is_revoked(tab: Tab, world: World) -> None:
+    go(tab, world, "/credentials")
+    card = tab.page.locator(
+        "article", has=tab.page.get_by_role("button", name="Revoke n1", exact=True, include_hidden=True)
+    )
+    card.get_by_text("Revoke", exact=True).click()
+    card.get_by_role("button", name="Revoke n1", exact=True).click()
+    expect(tab.page.get_by_role("status").first).to_contain_text("Revoked: n1.")
+    document = VaultFile(world.interlock.state_dir).read()
+    assert "n1" not in document.credentials
+    assert [stone.name for stone in document.revoked] == ["n1"]
 
 
 def test_the_trail_is_verified_and_the_page_follows(tab: Tab, world: World) -> None:

@@ -18,6 +18,7 @@ import httpx2
 import pytest
 
 from proxy.core.secret_variables import KEK_ENV
+from proxy.vault.vault_file import VaultFile
 from tests.support.fleet_fixture import KEK, OTHER_KEK
 from tests.support.harness import Interlock, ServerHandle, interlock_cli, start_interlock, start_python_server
 from tests.support.postgres import Postgres
@@ -212,6 +213,24 @@ def test_an_agent_is_known_and_revoked_everywhere_within_two_seconds(scene: Scen
     done(scene.folders[2] / "state", scene.url, "agents", "revoke", "bot")
     for one in scene.replicas:
         until(lambda one=one: status_of(one, token, scene.bank) == 407, IN_FORCE)
+
+
+def test_a_credential_is_known_changed_and_revoked_everywhere_within_two_seconds(scene: Scene) -> None:
+    def change(number: int, *words: str) -> None:
+        done(scene.folders[number] / "state", scene.url, "vault", *words)
+
+    def known(folder: Path) -> list[str]:
+        document = VaultFile(folder / "state").read()
+        return [f"{name} {entry.bindings.hosts}" for name, entry in document.credentials.items()]
+
+    for number, words, expected in (
+        (1, ("add", "gh", "--env", "X", "--host", "a.example"), ["gh ('a.example',)"]),
+        (2, ("bind", "gh", "--host", "b.example"), ["gh ('b.example',)"]),
+        (0, ("revoke", "gh"), []),
+    ):
+        change(number, *words)
+        for folder in scene.folders:
+            until(lambda folder=folder, expected=expected: known(folder) == expected, IN_FORCE)
 
 
 def recorded(scene: Scene) -> list[dict[str, Any]]:

@@ -253,3 +253,29 @@ def test_a_temporary_folder_with_mounts_in_it_is_laid_out_anew(tmp_path: Path) -
     assert sinkhole.file("problem").read_text() == ""
     assert done.stdout == b"seen unwritable\n", done.stderr
     assert not Path("/tmp/interlock-new").exists()
+
+
+def test_files_and_folders_with_values_of_credentials_are_covered(tmp_path: Path) -> None:
+    (run := tmp_path / "run").mkdir()
+    (folder := tmp_path / "secrets").mkdir()
+    home = make_home(tmp_path / "home").folder
+    for path in (folder / "a", tmp_path / "b", tmp_path / "plain"):
+        path.write_text(path.name)
+    script = f"cat {folder}/a {tmp_path}/b {tmp_path}/plain 2>/dev/null; ls {folder}"
+    variables = {"SSH_AUTH_SOCK": str(home / "agent.sock"), "PATH": os.environ["PATH"]}
+    sinkhole = Sinkhole(
+        str(run),
+        str(home),
+        ("/bin/sh", "-c", script),
+        variables,
+        "/",
+        str(Path.home()),
+        None,
+        (str(folder), str(tmp_path / "b")),
+    )
+    launch = plan_sinkhole(sinkhole)
+    reading = os.open(sinkhole.file("notes"), os.O_RDONLY | os.O_NONBLOCK)
+    done = subprocess.run(launch.argv, capture_output=True, timeout=PATIENCE, check=False)
+    os.close(reading)
+    assert sinkhole.file("problem").read_text() == ""
+    assert done.stdout == b"plain", done.stderr

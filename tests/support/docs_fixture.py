@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from proxy.system.secret_files import write_private
 from tests.support.harness import (
     REPOSITORY,
     Interlock,
@@ -53,6 +54,7 @@ STAND_INS = {
     "python": f'exec {sys.executable} "$@"\n',  # a link to it would not know its packages
     "claude": "exit 0\n",
     "ssh": "exec cat >/dev/null\n",
+    **dict.fromkeys(("pass", "op", "aws"), "echo a-value-of-no-use\n"),
 }
 INTERLOCK = """\
 real() {{ {command} "$@"; }}
@@ -194,6 +196,8 @@ class World:
         shutil.copytree(self.folder / "pins", self.proxy.state_dir / "pins", dirs_exist_ok=True)
         for book in BOOKS:
             shutil.copy(self.folder / Path(book).name, self.proxy.state_dir / book)
+        if (vault := self.proxy.state_dir / "vault.json").exists():
+            write_private(vault, b"{}")  # one that is gone would be an error
         folder = self.folder / "pages" / name
         (folder / ".venv" / "bin").mkdir(parents=True)
         (folder / ".venv" / "bin" / "interlock").symlink_to(self.folder / "bin" / "interlock")

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from proxy.errors import ConfigError
 from proxy.vault.placeholder import make
-from proxy.vault.vault_file import Bindings, Entry, FileSource, VaultFile, checked
+from proxy.vault.vault_file import Bindings, Document, Entry, FileSource, VaultFile, checked
 
 
 def entry(name: str = "a", path: str = "/s") -> Entry:
@@ -94,7 +96,41 @@ def test_hosts_as_in_egress_rules_are_taken(host: str) -> None:
 def test_unknown_and_taken_names_are_told(tmp_path: Path) -> None:
     file = VaultFile(tmp_path)
     file.add("a", entry())
-    with pytest.raises(ConfigError, match="already exists; change it"):
+    with pytest.raises(ConfigError, match="already exists; change it with `interlock vault bind`"):
         file.add("a", entry())
     with pytest.raises(ConfigError, match="there is no credential 'b'; known credentials: a"):
         file.revoke("b")
+
+
+def test_a_variable_alone_is_for_agents_and_a_server_needs_one() -> None:
+    assert checked(Bindings, variable="TOKEN").servers == ()
+    with pytest.raises(ConfigError, match="give --variable with --server"):
+        checked(Bindings, servers=("files",))
+    with pytest.raises(ConfigError, match="is not given to others"):
+        checked(Bindings, variable="INTERLOCK_AGENT_TOKEN")
+
+
+class Shared:
+    """What a fleet has, and who changes it first."""
+
+    def __init__(self, value: dict[str, Any]) -> None:
+        self.value = value
+
+    def change(self, name: str, edit: Callable[[dict[str, Any]], None]) -> None:
+        assert name == "vault"
+        for value in (json.loads(json.dumps(self.value)), self.value):  # as where somebody else was faster
+            edit(value)
+
+
+def test_in_a_fleet_the_shared_document_is_changed_and_not_the_file(tmp_path: Path) -> None:
+    shared, made = Shared({}), entry()
+    file = VaultFile(tmp_path, shared)
+    file.add("a", made)
+    file.change("a", lambda known: known.model_copy(update={"ttl": 1.0}))
+    assert Document.model_validate_json(json.dumps(shared.value)).credentials["a"].ttl == 1.0
+    assert file.revoke("a").placeholder == made.placeholder
+    assert [stone["name"] for stone in shared.value["revoked"]] == ["a"]
+    assert not file.path.exists()
+    shared.value["more"] = 1
+    with pytest.raises((ConfigError, ValueError)):
+        file.add("b", entry("b"))
