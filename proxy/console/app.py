@@ -40,8 +40,8 @@ log = structlog.get_logger("interlock.console")
 
 # The order is that of the navigation.
 PAGES: Final = (
-    *(OverviewPage, CallsPage, CallPage, ApprovalsPage, AgentsPage),
-    *(ServersPage, CredentialsPage, PolicyPage, RuleProposalsPage, AuditPage, HealthPage, LoginPage, PasskeyPage, OidcPage),
+    *(OverviewPage, CallsPage, CallPage, ApprovalsPage, AgentsPage, ServersPage, CredentialsPage),
+    *(PolicyPage, RuleProposalsPage, AuditPage, HealthPage, LoginPage, PasskeyPage, OidcPage),
 )
 _METHODS: Final = frozenset({"GET", "HEAD", "POST"})
 _PUBLIC: Final = ("/login", "/static/", "/favicon.ico")

@@ -9,8 +9,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy.audit.event import Filter
 from proxy.console.policy_editor import MAX_TEXT
+from proxy.core.event import Filter
 from proxy.errors import AuditUnavailableError, PolicyError, StoreUnavailableError
 from proxy.policy_learning.policy_text import policy_text
 from proxy.policy_learning.trail_learner import Scope, learn_policy

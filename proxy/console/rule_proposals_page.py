@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from proxy.audit.event import Filter
 from proxy.console.context import NavEntry, action, view
 from proxy.console.draft_replay import DraftResult, try_draft
 from proxy.console.login_page import see_other
 from proxy.core.approvals import Role
+from proxy.core.event import Filter
 from proxy.core.rule_proposals import RuleState
 from proxy.errors import AuditUnavailableError, PolicyError, StoreUnavailableError
 from proxy.policy.load import load_sources, load_text
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.routing import Route
 
-    from proxy.audit.event import CallRecord
     from proxy.config import Settings
     from proxy.console.context import Console
+    from proxy.core.event import CallRecord
     from proxy.core.model import JsonObject
     from proxy.policy_learning.widening import Verdict
 
