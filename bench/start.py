@@ -21,7 +21,7 @@ from bench.stdio import SERVER, Pipe
 
 MANY = 8
 ROUNDS = 5
-OURS = ("proxy.cli", "process_reaper.py")
+OURS = ("proxy.cli", "process_reaper.py", "sandboxed_reaper.py")
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ import time
 
 TYPE_CHECKING = False  # not from typing, which takes as long to import as all of this
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import NoReturn
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
@@ -29,8 +30,6 @@ KILL_SECONDS = 5.0
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
 SIGNALLED = 128
 REMOVE_EMPTY = "--remove-empty"  # with a path and its inode; before the program
-# What a sandboxed program is started by: this interpreter, on another script.
-SANDBOX_EXEC = ("-I", "-S", os.path.join(os.path.dirname(os.path.abspath(__file__)), "sandbox_exec.py"))  # noqa: PTH100, PTH118, PTH120
 
 
 def prctl(option: int, *values: int) -> None:
@@ -123,7 +122,12 @@ def _reap() -> dict[int, int]:
         ended[pid] = status
 
 
-def _become(program: str, argv: list[str], reaper: int) -> NoReturn:
+def execute_program(program: str, argv: list[str]) -> None:
+    """Become a program. Raises OSError."""
+    os.execve(program, argv, os.environ)  # noqa: S606  no shell: the words are the client's own
+
+
+def _become(program: str, argv: list[str], reaper: int, execute: Callable[[str, list[str]], None]) -> NoReturn:
     try:
         # A reaper that is killed with SIGKILL can end nothing: the kernel then ends the program.
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -132,24 +136,12 @@ def _become(program: str, argv: list[str], reaper: int) -> NoReturn:
         for number in (*FORWARDED, *RESTORED, signal.SIGCHLD):
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        if program == sys.executable and (*argv[1:4],) == SANDBOX_EXEC:
-            os._exit(_sandbox(argv[4:]))
-        os.execve(program, argv, os.environ)  # noqa: S606  no shell: the words are the client's own
+        execute(program, argv)
     except OSError as error:
         os.write(2, (explain_start(argv[0], error) + "\n").encode("utf-8", "replace"))
         os._exit(start_code(error))
     finally:
         os._exit(NOT_EXECUTABLE)
-
-
-def _sandbox(words: list[str]) -> int:
-    """Do what executing `sandbox_exec.py` would; to start an interpreter again is a fifth of what a sandbox costs."""
-    signal.set_wakeup_fd(-1)
-    prctl(PR_SET_DUMPABLE, 1)  # as after an exec: else its files in /proc, such as uid_map, would be root's
-    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))  # noqa: PTH100, PTH120
-    from proxy.sandbox import sandbox_exec  # noqa: PLC0415  only servers in a sandbox need it
-
-    return sandbox_exec.main(words)
 
 
 def watch(pid: int, owner: int, wakeup: int) -> int | None:
@@ -178,7 +170,8 @@ def remove_empty(path: str, inode: int) -> None:
         return  # somebody else removed it
 
 
-def main(argv: list[str]) -> int:
+def main(argv: list[str], execute: Callable[[str, list[str]], None] = execute_program) -> int:
+    """Run the program until it or the owner ends; return the exit code. `execute` makes a process the program."""
     owner, rest = int(argv[0]), argv[1:]
     made: list[tuple[str, int]] = []
     while rest[0] == REMOVE_EMPTY:
@@ -199,7 +192,7 @@ def main(argv: list[str]) -> int:
     reaper = os.getpid()
     pid = os.fork()
     if pid == 0:
-        _become(program, command, reaper)
+        _become(program, command, reaper, execute)
     for stream in (0, 1):  # while we hold them too, the owner would not see the program close them
         os.close(stream)
     status = watch(pid, owner, reading)

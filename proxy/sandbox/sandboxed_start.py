@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from proxy.sandbox import sandbox_exec
-from proxy.sandbox.process_reaper import SANDBOX_EXEC
 from proxy.sandbox.refusal import SandboxRefusedError
 from proxy.sandbox.refused_calls import RefusedCalls
-from proxy.sandbox.server_process import Launch
+from proxy.sandbox.server_process import SANDBOX, Launch
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -79,7 +78,7 @@ class SandboxedStart:
         inner = inside.detach()
         self.launch = Launch(
             sys.executable,
-            (sys.executable, *SANDBOX_EXEC, str(content), str(inner)),
+            (sys.executable, *SANDBOX, str(content), str(inner)),
             descriptors=(content, inner, *((plan.supervisor,) if plan.supervisor is not None else ())),
             environ=plan.environ,
             own_stderr=True,

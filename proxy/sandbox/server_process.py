@@ -27,6 +27,8 @@ CHUNK = 1 << 16
 TERM_SECONDS = 5.0
 COPY_SECONDS = 1.0
 KILL_SECONDS = 2 * process_reaper.KILL_SECONDS
+_HERE = Path(process_reaper.__file__).resolve().parent
+SANDBOX = ("-I", "-S", str(_HERE / "sandbox_exec.py"))  # the words for the interpreter that sets a sandbox up
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +194,7 @@ async def start_server(launch: Launch) -> ServerProcess:
             _Protocol,
             sys.executable,
             # Isolated and without site-packages: the server's folder must not choose what the reaper imports.
-            *("-I", "-S", str(Path(process_reaper.__file__))),
+            *("-I", "-S", str(_HERE / _reaper_of(launch))),
             str(reaper_end),
             *(word for path, inode in launch.made for word in (process_reaper.REMOVE_EMPTY, path, str(inode))),
             *(launch.program, *launch.argv),
@@ -212,6 +214,12 @@ async def start_server(launch: Launch) -> ServerProcess:
     process = asyncio.subprocess.Process(transport, protocol, loop)
     # Read now: asyncio closes the pipe of a server that ends, which may be before anybody asks.
     return ServerProcess(process, protocol.exited, owner_end, _pipes_of(transport), copying)
+
+
+def _reaper_of(launch: Launch) -> str:
+    # Under strace it is strace that the reaper starts.
+    is_sandbox = (launch.program, *launch.argv[1:4]) == (sys.executable, *SANDBOX)
+    return "sandboxed_reaper.py" if is_sandbox else "process_reaper.py"
 
 
 def _pipes_of(transport: asyncio.SubprocessTransport) -> tuple[int, int]:
