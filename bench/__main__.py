@@ -2,6 +2,7 @@
 
 python -m bench                      # about 20 minutes, 4 of them for the 500,000 calls of goal 6; `make bench`
 python -m bench --quick              # under 2 minutes; fills the goals it can; `make bench-quick`
+python -m bench --goals              # what the goals are read from, at full length: about 12 minutes
 python -m bench --only tls-32 start  # some workloads
 """
 
@@ -42,13 +43,15 @@ def read_options(words: list[str] | None = None) -> Options:
     known = list(TITLES)
     parser.add_argument("--quick", action="store_true", help="short turns, and only what goals need")
     parser.add_argument("--only", nargs="+", default=[], choices=known, metavar="WORKLOAD", help=", ".join(known))
+    parser.add_argument("--goals", action="store_true", help="only what the goals are read from")
     parser.add_argument("--seconds", type=float, help="how long a turn takes, instead of what each workload says")
     parser.add_argument("--rounds", type=int, help="how many turns each contender gets")
     parser.add_argument("--calls", type=int, default=goals.CALLS, help="over how many calls memory has to be flat")
     parser.add_argument("--no-parts", action="store_true", help="without the benchmarks of single parts")
     given = parser.parse_args(words)
     parts = not (given.only or given.no_parts)
-    return Options(given.quick, tuple(given.only), given.seconds, given.rounds, parts, given.calls)
+    only = [*given.only, *(sorted(goals.WORKLOADS) if given.goals else ())]
+    return Options(given.quick, tuple(only), given.seconds, given.rounds, parts, given.calls)
 
 
 def versions(installed: Installed) -> dict[str, str]:

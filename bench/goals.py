@@ -310,6 +310,8 @@ SOURCES = {
     "8-tracing-trail": ("part trace", "part events", "part audit"),
     "9-policy-size": ("part policy", "strict"),
 }
+WORKLOADS = frozenset(name for names in SOURCES.values() for name in names if not name.startswith("part "))
+PARTS = frozenset(name.removeprefix("part ") for names in SOURCES.values() for name in names) - WORKLOADS
 
 
 def with_parts(results: Results, parts: Mapping[str, Sequence[Mapping[str, Any]]]) -> Results:

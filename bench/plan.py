@@ -98,7 +98,8 @@ def measure(world: World, options: Options, say: Say, found: dict[str, Any]) -> 
 
 def measure_parts(world: World, options: Options, say: Say, found: dict[str, list[dict[str, Any]]]) -> None:
     """Run the benchmarks of single parts, briefly, into `found`; a quick run has those that take seconds."""
-    for name in figures.QUICK if options.quick else figures.IN_A_RUN:
+    wanted = figures.QUICK if options.quick else figures.IN_A_RUN
+    for name in (name for name in wanted if not options.only or name in goals.PARTS):
         say(f"part {name}")
         measured, problem = figures.collect(name, world.folder, quick=True)
         found[name] = [dataclasses.asdict(figure) for figure in measured]

@@ -276,13 +276,26 @@ class RootLayer(Layer):
         return start, end
 
 
-def next_layer(layer: Layer, data: bytes, signs: EncodingSigns = ANY_SIGN) -> Layer | None:
-    """Return what `data`, all or the beginning of `layer`, reads as one decoding further; None for nothing."""
-    is_text = layer.below is None
-    # Only the text itself is folded: in decoded data, bytes beyond ASCII are rarely characters.
-    views = [*_folded_views(data)] if is_text else []
-    views += _unescaped_views(data, is_text=is_text)
-    if signs.hex_lines or signs.base64_runs:
-        views += _decoded_views(data, signs)
-    views = [view for view in views if view.data]
+def next_layer(layer: Layer, data: bytes, signs: EncodingSigns = ANY_SIGN, most: int | None = None) -> Layer | None:
+    """Return what `data`, all or the beginning of `layer`, reads as one decoding further; None for nothing.
+
+    Of more than `most` bytes, enough to tell that it is more.
+    """
+    views: list[View] = []
+    size = 0
+    for view in _views(data, signs, is_text=layer.below is None):
+        if view.data:
+            views.append(view)
+            size += len(view.data)
+        if most is not None and size > most:
+            break  # nobody will look at it, so it need not be made
     return Layer(layer, views) if views else None
+
+
+def _views(data: bytes, signs: EncodingSigns, *, is_text: bool) -> Iterator[View]:
+    # Only the text itself is folded: in decoded data, bytes beyond ASCII are rarely characters.
+    if is_text:
+        yield from _folded_views(data)
+    yield from _unescaped_views(data, is_text=is_text)
+    if signs.hex_lines or signs.base64_runs:
+        yield from _decoded_views(data, signs)

@@ -147,7 +147,7 @@ class Masker:
                 matches = self._scanner.confirm(layer.data, chosen, candidates)
             yield layer, matches
             rest = layer.data if entirely else unclaimed(matches, layer.data)
-            layer = next_layer(layer, rest, self._scanner.signs(candidates)) if depth < MAX_DEPTH else None
+            layer = next_layer(layer, rest, self._scanner.signs(candidates), budget) if depth < MAX_DEPTH else None
 
 
 class _Masking:

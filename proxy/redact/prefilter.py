@@ -82,7 +82,7 @@ def prove_clean(
         # The end of the proof: the full run decodes no deeper, or there is nothing to decode that could matter.
         if depth == MAX_DEPTH or (is_known and _is_noise(data, signs, scanner, is_text=not depth)):
             return True
-        layer = next_layer(layer or RootLayer(data), data, signs)
+        layer = next_layer(layer or RootLayer(data), data, signs, budget)
         if layer is None:
             return True
         data = layer.data

@@ -155,3 +155,15 @@ def test_a_text_in_utf16_is_read_right_after_its_own_decoding():
     assert whole == bytes.fromhex(wide)
     assert dropped
     assert shifted == bytes.fromhex(wide[1:-1])
+
+
+def test_of_a_layer_past_the_limit_no_more_is_made_than_tells_so():
+    text = b"%41 \\x41 &#x41; \\u0041 " * 100
+    whole = next_layer(RootLayer(text), text)
+    assert whole is not None
+    exactly = next_layer(RootLayer(text), text, most=len(whole.data))
+    assert exactly is not None
+    assert exactly.data == whole.data
+    cut = next_layer(RootLayer(text), text, most=100)
+    assert cut is not None
+    assert 100 < len(cut.data) < len(whole.data) / 2
