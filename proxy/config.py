@@ -10,6 +10,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -92,12 +93,15 @@ def _command(value: str) -> str:
     return value
 
 
+_OBJECT_STORES = ("s3://", "gs://", "abfs://", "abfss://", "hdfs://", "file://")
+
+
 def _copies(value: tuple[str, ...]) -> tuple[str, ...]:
     for one in value:
         if one.startswith(("postgres://", "postgresql://")):
             check_database_url(one)
-        elif not one or "://" in one:
-            raise ValueError("write paths of files, of folders (ending in /), or URLs postgresql://…")
+        elif not one or ("://" in one and (not one.startswith(_OBJECT_STORES) or urlsplit(one).password is not None)):
+            raise ValueError("write paths of files, of folders (ending in /), or URLs: postgresql://…, s3://…, gs://…")
     return value
 
 
@@ -261,7 +265,7 @@ class Settings(BaseModel):
         None, description="Command that gets each signed checkpoint on stdin, to store it elsewhere."
     )
     checkpoint_copies: Annotated[tuple[str, ...], AfterValidator(_copies)] = Field(
-        (), description="Second places for signed checkpoints: files, folders (ending in /) or URLs of other Postgres."
+        (), description="Second places for signed checkpoints: files, folders (ending in /), object stores, Postgres."
     )
     checkpoint_seconds: Seconds = Field(30, description="Seconds between signed checkpoints while events arrive.")
     transparency_log: Annotated[str, AfterValidator(_log_url)] | None = Field(

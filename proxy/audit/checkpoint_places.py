@@ -1,6 +1,7 @@
-"""Second places for signed checkpoints, out of reach of whoever tampers with the store: files, folders, Postgres.
+"""Second places for signed checkpoints, out of reach of whoever tampers with the store.
 
-A folder may be mounted object storage. Each proxy writes a file of its own there.
+Files, folders, object stores, another Postgres. In a folder each proxy has a file of its own, in an object store each
+process has objects of its own.
 """
 
 from __future__ import annotations
@@ -9,11 +10,14 @@ import asyncio
 import hashlib
 import socket
 from concurrent.futures import ThreadPoolExecutor
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from proxy.audit.checkpoints import append
+from proxy.audit.open_archive import open_folder
 from proxy.audit.writers import WriterRegistry
+from proxy.core.ids import new_id
 from proxy.errors import ConfigError
 from proxy.store.open_store import open_database
 from proxy.system.database_url import shown
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
     from proxy.audit.checkpoints import Checkpoint
 
 SECONDS = 10.0
+OBJECT_LINES = 1000
 _FILES = "interlock-*.jsonl"
 
 
@@ -36,7 +41,7 @@ class CheckpointPlace(Protocol):
         """Store checkpoints, durably. Raises OSError or InterlockError where that fails."""
 
     def lines(self) -> list[bytes]:
-        """Return all lines. Raises ConfigError or StoreUnavailableError where they cannot be read."""
+        """Return all lines. Raises InterlockError where they cannot be read."""
 
 
 class FilePlace:
@@ -60,6 +65,28 @@ class FilePlace:
         except OSError as error:
             raise ConfigError(f"the checkpoints in {self.name} cannot be read ({error.strerror})") from error
         return found
+
+
+class ObjectPlace:
+    """A folder of an object store. An object is written whole, so one that grows is replaced, up to OBJECT_LINES."""
+
+    def __init__(self, url: str) -> None:
+        self.name = url
+        self._object = ""
+        self._lines: list[str] = []
+
+    def add(self, checkpoints: Sequence[Checkpoint]) -> None:
+        lines = [*self._lines, *(checkpoint.line() for checkpoint in checkpoints)]
+        # A name that no other process has, nor this one after a restart: nothing is ever read to be written again.
+        name = self._object or f"interlock-{new_id()}.jsonl"
+        open_folder(self.name).write(name, "".join(f"{line}\n" for line in lines).encode())
+        full = len(lines) >= OBJECT_LINES
+        self._object, self._lines = ("", []) if full else (name, lines)
+
+    def lines(self) -> list[bytes]:
+        folder = open_folder(self.name)
+        names = [name for name in folder.names() if fnmatch(name, _FILES)]
+        return [line for name in names for line in folder.read(name).split(b"\n") if line]
 
 
 class DatabasePlace:
@@ -89,9 +116,11 @@ class DatabasePlace:
 
 
 def open_place(text: str, state_dir: Path) -> CheckpointPlace:
-    """Return the place that a setting names: the URL of a Postgres, a folder (it exists, or ends in /), or a file."""
+    """Return the place that a setting names: a Postgres, an object store, a folder (exists, or ends in /), a file."""
     if text.startswith(("postgres://", "postgresql://")):
         return DatabasePlace(text)
+    if "://" in text:
+        return ObjectPlace(text)
     path = Path(text).expanduser()
     if not text.endswith("/") and not path.is_dir():
         return FilePlace(path)

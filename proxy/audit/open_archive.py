@@ -1,4 +1,4 @@
-"""Opens the folder of an archive; pyarrow is imported when one is."""
+"""Opens the folder of an archive, or of checkpoints in an object store; pyarrow is imported when one is."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def open_folder(place: str) -> ParquetFolder:
     try:
         from proxy.sinks.parquet_files import ParquetFolder  # noqa: PLC0415  pyarrow is large, and an extra
     except ImportError as error:
-        raise ConfigError("archives need pyarrow; pip install 'mcp-interlock[parquet]'") from error
+        raise ConfigError("archives and object stores need pyarrow; pip install 'mcp-interlock[parquet]'") from error
     from proxy.sinks.role import SinkError  # noqa: PLC0415
 
     try:

@@ -117,6 +117,6 @@ def read_problem(state_dir: Path, now: float) -> str | None:
     """Return since when the log takes no checkpoints, and why."""
     try:
         said = json.loads((state_dir / PROBLEM_FILE).read_bytes())
-        return f"it takes no checkpoints since {now - said['since']:.0f} s: {said['problem']}"
+        return f"it has taken no checkpoints for {now - said['since']:.0f} s: {said['problem']}"
     except (OSError, ValueError, TypeError, LookupError):
         return None

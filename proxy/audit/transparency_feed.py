@@ -122,7 +122,8 @@ class TransparencyFeed:
         """Post what is due. Raises InterlockError or OSError; what is left is posted another time."""
         self._look()
         for name, one in list(self._pending.items()):
-            if one.kind == "head" and self._clock() < self._posted_at.get(name, float("-inf")) + self._every:
+            # A clock that was set back must not stop it.
+            if one.kind == "head" and 0 <= self._clock() - self._posted_at.get(name, float("-inf")) < self._every:
                 continue
             # Behind all others, if it fails: what the log never takes holds up nothing else.
             self._pending[name] = self._pending.pop(name)

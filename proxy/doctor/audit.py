@@ -81,7 +81,7 @@ def transparency(settings: Settings) -> Iterator[CheckResult]:
             said = f"{url} signs with key {found.log_id[:16]}, and transparency_key is {expected.log_id[:16]}"
             yield fail(name, said, "ask the log's operator which key is right, and do not take it from the log itself")
             return
-        yield ok(name, f"{url} has {count(client.size(), 'entry')} and signs with the key of transparency_key")
+        yield ok(name, f"{url} signs with the key of transparency_key, and has a tree of {client.size()}")
     except (InterlockError, ValueError) as error:
         yield fail(name, str(error), mend)
 

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from proxy.audit import checkpoint_places
 from proxy.audit.checkpoint_places import CheckpointPlace, open_place
 from proxy.audit.checkpoint_signer import CheckpointSigner
-from proxy.audit.checkpoints import CHECKPOINT_FILE
+from proxy.audit.checkpoints import CHECKPOINT_FILE, read_lines
 from proxy.audit.signed_checkpoints import read_checkpoints
 from proxy.config import Settings
 from proxy.core.event import Head
@@ -17,10 +18,12 @@ from proxy.errors import ConfigError, StoreUnavailableError
 HEAD = Head("w", 3, "0" * 64)
 
 
-@pytest.fixture(params=["file", "folder/", "postgres"])
+@pytest.fixture(params=["file", "folder/", "postgres", "file://"])
 def text(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "postgres":
         return str(request.getfixturevalue("database_url"))
+    if request.param == "file://":
+        return f"file://{tmp_path}/bucket"
     return f"{tmp_path}/{request.param}"
 
 
@@ -84,7 +87,31 @@ def test_a_place_that_never_works_keeps_no_other_out(tmp_path: Path) -> None:
     assert len(good.lines()) == 2
 
 
-@pytest.mark.parametrize("value", ["", "s3://bucket/x", "postgresql://h/d#x"])
+@pytest.mark.parametrize("value", ["", "http://h/x", "s4://bucket/x", "s3://key:secret@bucket/x", "postgresql://h/d#x"])
 def test_what_is_no_place_is_refused(value: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="checkpoint_copies"):
         Settings.model_validate({"state_dir": tmp_path, "checkpoint_copies": [value]})
+
+
+def test_in_an_object_store_each_process_has_its_own_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint_places, "OBJECT_LINES", 3)
+    url = f"file://{tmp_path}/bucket"
+    places = [open_place(url, tmp_path) for _ in range(2)]
+    signers = [CheckpointSigner(tmp_path, tmp_path / CHECKPOINT_FILE, copies=[place]) for place in places]
+    for seq in range(1, 5):
+        for signer in signers:
+            assert signer.sign("head", [Head("w", seq, f"{seq:064x}")])
+    assert len(list((tmp_path / "bucket").glob("interlock-*.jsonl"))) == 4
+    (tmp_path / "bucket" / "other.txt").write_text("x")
+    assert sorted(places[0].lines()) == sorted(read_lines(tmp_path / CHECKPOINT_FILE))
+    assert places[0].lines() == places[1].lines() == open_place(url, tmp_path).lines()
+
+
+def test_an_object_store_that_fails_gets_it_later_in_order(tmp_path: Path) -> None:
+    (tmp_path / "bucket").write_text("no folder")
+    place = open_place(f"file://{tmp_path}/bucket", tmp_path)
+    signer = CheckpointSigner(tmp_path, tmp_path / CHECKPOINT_FILE, copies=[place])
+    assert not signer.sign("head", [HEAD])
+    (tmp_path / "bucket").unlink()
+    assert signer.sign("head", [Head("w", 4, "1" * 64)])
+    assert place.lines() == read_lines(tmp_path / CHECKPOINT_FILE)

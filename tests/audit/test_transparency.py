@@ -139,6 +139,6 @@ def test_the_hash_is_that_of_the_line_without_its_end() -> None:
 def test_a_problem_is_kept_until_it_is_over(tmp_path: Path) -> None:
     assert read_problem(tmp_path, 5.0) is None
     write_problem(tmp_path, "it is away", 2.0)
-    assert read_problem(tmp_path, 5.0) == "it takes no checkpoints since 3 s: it is away"
+    assert read_problem(tmp_path, 5.0) == "it has taken no checkpoints for 3 s: it is away"
     write_problem(tmp_path, None, 0.0)
     assert read_problem(tmp_path, 5.0) is None

@@ -77,7 +77,10 @@ def test_of_each_writer_the_newest_head_is_posted_every_so_often(scene: Scene) -
     assert scene.round() == [digest_of(third)]
     scene.now += 600
     assert scene.round() == []
-    assert sorted(scene.proven()) == sorted(map(digest_of, (newest, other, third)))
+    fourth = scene.sign(4)
+    scene.now -= 86_400  # the clock is set back
+    assert scene.round() == [digest_of(fourth)]
+    assert sorted(scene.proven()) == sorted(map(digest_of, (newest, other, third, fourth)))
 
 
 def test_what_excuses_missing_events_is_posted_each_time(scene: Scene) -> None:
@@ -132,7 +135,7 @@ def test_a_log_that_is_away_is_told_once_and_gets_everything_later(scene: Scene)
             scene.round()
         scene.feed.tell(str(error.value))
     scene.now += 60
-    assert (read_problem(scene.folder, scene.now) or "").startswith("it takes no checkpoints since 60 s: ")
+    assert (read_problem(scene.folder, scene.now) or "").startswith("it has taken no checkpoints for 60 s: ")
     scene.server.status = 0
     assert scene.round() == [digest_of(line)]
     scene.feed.tell(None)
@@ -234,7 +237,7 @@ def test_without_the_logs_key_there_is_no_start(tmp_path: Path, server: RekorSer
 def test_what_an_earlier_run_told_is_forgotten_without_a_log(tmp_path: Path) -> None:
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / PROBLEM_FILE).write_text(json.dumps({"problem": "away", "since": 1.0}))
-    assert read_problem(tmp_path, 2.0) == "it takes no checkpoints since 1 s: away"
+    assert read_problem(tmp_path, 2.0) == "it has taken no checkpoints for 1 s: away"
     assert open_transparency(Settings.model_validate({"state_dir": tmp_path})) is None
     assert read_problem(tmp_path, 2.0) is None
 

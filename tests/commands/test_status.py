@@ -55,7 +55,7 @@ def test_no_proxy_is_exit_code_1_and_says_how_to_start_one(tmp_path):
 def test_a_transparency_log_that_is_away_is_told(tmp_path):
     write_problem(tmp_path, "it is away", 1.0)
     assert (
-        "TRANSPARENCY LOG: it takes no checkpoints since"
+        "TRANSPARENCY LOG: it has taken no checkpoints for"
         in interlock_cli("status", "--state-dir", str(tmp_path)).stdout
     )
 

@@ -127,6 +127,6 @@ def test_names_of_servers_are_left_out_unless_they_are_wanted(world: World) -> N
 
 
 def test_a_transparency_log_that_is_away_is_a_warning_and_no_reason_not_to_serve(world: World) -> None:
-    why = "it takes no checkpoints since 9 s: it is away"
+    why = "it has taken no checkpoints for 9 s: it is away"
     world.backlog = replace(NOTHING, transparency_problem=why)
     assert world.ask("/readyz") == (200, {"ready": True, "not_ready": {}, "warnings": {"transparency log": why}})

@@ -84,11 +84,11 @@ def _wait_for(port: int, started: subprocess.Popen[bytes]) -> None:
 
 
 @contextlib.contextmanager
-def running(program: Sequence[str | Path], port: int, owner: tuple[int, int]) -> Iterator[None]:
+def running(program: Sequence[str | Path], port: int, owner: tuple[int, int]) -> Iterator[int]:
     with subprocess.Popen(program, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **_as(owner)) as started:  # type: ignore[call-overload]
         try:
             _wait_for(port, started)
-            yield
+            yield started.pid
         finally:
             started.terminate()
             started.wait(PATIENCE)
@@ -102,8 +102,11 @@ def _own(folder: Path, owner: tuple[int, int]) -> None:
 
 
 @contextlib.contextmanager
-def pgbouncer(url: str, more: str = "") -> Iterator[str]:
-    """Run PgBouncer with transaction pooling in front of the Postgres at a URL of a unix socket; yield its URL."""
+def pgbouncer(url: str, more: str = "", pids: list[int] | None = None) -> Iterator[str]:
+    """Run PgBouncer with transaction pooling in front of the Postgres at a URL of a unix socket; yield its URL.
+
+    `pids` gets the process's number.
+    """
     parts, port = urlsplit(url), free_port()
     with tempfile.TemporaryDirectory(prefix="interlock-bouncer-") as name:
         folder = Path(name)
@@ -117,7 +120,9 @@ def pgbouncer(url: str, more: str = "") -> Iterator[str]:
         owner = Path(parse_qs(parts.query)["host"][0]).stat()
         _own(folder, (owner.st_uid, owner.st_gid))  # who may reach the socket
         program = [shutil.which("pgbouncer") or "pgbouncer", folder / "bouncer.ini"]
-        with running(program, port, (owner.st_uid, owner.st_gid)):
+        with running(program, port, (owner.st_uid, owner.st_gid)) as pid:
+            if pids is not None:
+                pids.append(pid)
             yield f"postgresql://postgres@127.0.0.1:{port}{parts.path}"
 
 
