@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 SERVE_SAMPLE = str(REPOSITORY / "scripts" / "serve_sample.py")
 LIMITS = {"memory": "1GB", "cpu": "20s", "processes": 100, "file_size": "100MB"}
-LIMIT = 240.0
+LIMIT = 1500.0
 OWN_NETWORK = re.compile(r"/proc/(?:[0-9]+/|self/)?net/")
 
 
