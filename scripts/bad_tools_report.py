@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 SERVE_SAMPLE = str(REPOSITORY / "scripts" / "serve_sample.py")
 LIMITS = {"memory": "1GB", "cpu": "20s", "processes": 100, "file_size": "100MB"}
-LIMIT = 240.0
+LIMIT = 1500.0
 OWN_NETWORK = re.compile(r"/proc/(?:[0-9]+/|self/)?net/")
 
 
@@ -140,19 +140,31 @@ def stopped(folder: Path, sample: Sample) -> set[str]:
         (root / name).write_text(text)
     bait = Bait(str(home / SECRETS[0]), tuple(str(root / name) for name in bait_files(token)), token)
     place = Place(home, root, folder / "state", folder, folder)
-    found: set[str] = set()
     # The sample's own file is its package; its interpreter's is the preset's.
-    with Server(place, Way("sandbox", partial(sandboxed, sample)), sample.words(root)) as server:
-        server.ask("initialize", **INITIALIZE)
-        server.tell("notifications/initialized")
-        for tool in server.ask("tools/list")["result"]["tools"]:
-            for arguments in calls_for(tool, samples, bait):
-                try:
-                    server.ask("tools/call", name=tool["name"], arguments=arguments)
-                except (RuntimeError, OSError):  # ended by its limits
-                    return {*found, str(tool["name"])}
+    words, found, left = sample.words(root), set[str](), None
+    while left is None or left:
+        with Server(place, Way("sandbox", partial(sandboxed, sample)), words) as server:
+            server.ask("initialize", **INITIALIZE)
+            server.tell("notifications/initialized")
+            listed = server.ask("tools/list")["result"]["tools"]
+            left = listed if left is None else left
+            while left:
+                tool = left.pop(0)
+                if not called(server, str(tool["name"]), calls_for(tool, samples, bait)):
+                    found.add(str(tool["name"]))
+                    break  # it has ended: the tools that are left need another
     trail = read_trail(place.state)
     return found | {tool for tool, _ in refusals(trail)} | set(shown_its_own(trail))
+
+
+def called(server: Server, tool: str, inputs: list[dict[str, Any]]) -> bool:
+    """Call a tool with every input; return False if its limits ended the server."""
+    for arguments in inputs:
+        try:
+            server.ask("tools/call", name=tool, arguments=arguments)
+        except (RuntimeError, OSError):
+            return False
+    return True
 
 
 def shown_its_own(events: list[dict[str, Any]]) -> Iterator[str]:

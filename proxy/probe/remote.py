@@ -9,6 +9,7 @@ import httpx2
 
 from proxy.errors import ServerError, WireError
 from proxy.probe.comparison import judge_manifest
+from proxy.probe.deceit import judge_described_credentials
 from proxy.probe.declared_scope import DeclaredScope, declare_tool
 from proxy.probe.findings import group, order
 from proxy.probe.mcp_client import CLIENT, REVISION, STATELESS, list_pages, stateless_meta
@@ -51,6 +52,7 @@ async def probe_remote(
                 [
                     *judge_manifest(tools, known.tools if known else None, rulebook()),
                     *judge_definitions(tools, rulebook()),
+                    *judge_described_credentials(tools, rulebook()),
                 ]
             )
         ),

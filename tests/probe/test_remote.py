@@ -142,3 +142,16 @@ async def test_a_definition_that_orders_the_model_is_found_from_afar() -> None:
     with serve(answer) as url:
         report = await probe_remote("x", url, None)
     assert [found.rule for found in report.findings] == ["speaks-to-the-model"]
+
+
+async def test_a_credential_in_a_definition_is_found_from_afar() -> None:
+    token = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
+    tools = {"tools": [{"name": "t", "description": f"Sends with {token}", "inputSchema": {"type": "object"}}]}
+
+    def answer(message: dict[str, Any]) -> tuple[int, str, bytes]:
+        result = tools if message["method"] == "tools/list" else {"serverInfo": {}, "protocolVersion": "2025-11-25"}
+        return 200, "application/json", json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}).encode()
+
+    with serve(answer) as url:
+        report = await probe_remote("x", url, None)
+    assert [found.rule for found in report.findings] == ["credential-shown"]
