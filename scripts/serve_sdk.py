@@ -40,7 +40,7 @@ def main() -> None:
     found = runpy.run_path(str(path), run_name="served")
     named = [found[name] for name in NAMES if name in found]
     for each in [*named, *found.values()]:
-        if hasattr(each, "run") and hasattr(each, "list_tools") and not isinstance(each, type):
+        if hasattr(each, "run") and hasattr(each, "tool") and not isinstance(each, type):
             each.run("stdio")
             return
     raise SystemExit(f"{path.name} has no server")

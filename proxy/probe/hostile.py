@@ -38,7 +38,7 @@ _URLS = re.compile(r"\b(url|uri|link|endpoint|host|hostname|webhook|address|webs
 _ENCODED = re.compile(r"\b(base ?64|b64|encoded|serialized|serialised|pickled?|data|payload|blob|bytes|object|state)\b")
 _MODULES = re.compile(r"\b(module|library|package|plugin|extension|class)\b")
 _TEMPLATES = re.compile(r"\b(template|format|expression|formula|equation|calculat\w*|evaluat\w*|math\w*)\b")
-_SQL = re.compile(r"\b(sql|sqlite|postgres\w*|mysql|database)\b")
+_SQL = re.compile(r"\b(sql|sqlite|postgres\w*|mysql)\b")
 _STATEMENTS = re.compile(r"\b(sql|statement|query|queries)\b")
 
 

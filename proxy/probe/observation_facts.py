@@ -41,6 +41,7 @@ HARDWARE = frozenset(
         *("inventory", "sysinfo", "specs", "specifications"),
     }
 )
+SERVICE = 4  # a shorter name of a service may be any word
 UPLOADS = (b"POST ", b"PUT ", b"PATCH ")
 MISSING = ("ENOENT", "ENOTDIR", "ENXIO")
 
@@ -144,10 +145,16 @@ def _net_facts(observation: Observation, scope: DeclaredScope, context: RunConte
         # The resolver, and what the server listens on itself, are no place to send data to.
         "loopback": local and not asks and port not in context.ports | {"53"},
         "hosts_named": bool(scope.hosts),
-        "host_named": named,
+        "host_named": named or _is_called_after(host, scope),
         "hinted": scope.hinted and not _uploads(observation, scope),
         "data_in_name": asks and not named and (carries_data(host) or domain(host) in context.many),
     }
+
+
+def _is_called_after(host: str, scope: DeclaredScope) -> bool:
+    """Return whether a tool or its server has the name of the service: `slack_post_message` speaks to slack.com."""
+    name = domain(host).partition(".")[0]
+    return len(name) >= SERVICE and name in scope.words
 
 
 def _uploads(observation: Observation, scope: DeclaredScope) -> bool:

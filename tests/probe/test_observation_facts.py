@@ -48,6 +48,14 @@ def test_any_other_address_is(peer: str) -> None:
     assert "remote" in see("net.connect", peer=peer)
 
 
+def test_a_service_is_named_by_whoever_is_called_after_it() -> None:
+    scope = DeclaredScope(words=frozenset({"slack", "post", "message", "app"}))
+    assert "host_named" in see("net.connect", peer="slack.com:443", scope=scope)
+    assert "host_named" in see("net.connect", peer="api.slack.com:443", scope=scope)
+    assert "host_named" not in see("net.connect", peer="slack.evil.example:443", scope=scope)
+    assert "host_named" not in see("net.connect", peer="app.com:443", scope=scope)  # any word
+
+
 def test_a_name_is_remote_but_for_our_own() -> None:
     assert "remote" in see("net.dns", name="a.example")
     assert "remote" not in see("net.dns", name="localhost")

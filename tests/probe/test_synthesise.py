@@ -39,6 +39,8 @@ def make(properties: dict[str, Any], required: list[str] | None = None, name: st
         ("branch_name", "feature"),
         ("expression", "1 + 1"),
         ("userRole", "user"),
+        ("document_id", "1"),
+        ("order_by", "name"),
         ("username", "alex"),
         ("module_name", "json"),
         ("config_json", '{"name": "sample"}'),
