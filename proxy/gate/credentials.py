@@ -40,6 +40,7 @@ NOT_BOUND: Final = "credential_not_bound"
 REVOKED: Final = "credential_revoked"
 UNAVAILABLE: Final = "credential_unavailable"
 MAX_NAMED: Final = 5
+_PLAIN_HOST: Final = re.compile(r"[A-Za-z0-9._-]+|\[?[0-9A-Fa-f:.]+\]?")
 MAX_SERVERS: Final = 4096
 
 
@@ -140,12 +141,13 @@ class Credentials:
 
     async def _prepare(self, sent: Sent) -> Filling | None:
         is_mcp = sent.message is not None
-        marked = list(spots(sent.context.target, sent.head, mcp=is_mcp))
+        marked = list(spots(sent.context.target, sent.head))
         try:
             book = self._read()
         except CredentialUnavailableError:
             # Nobody knows what is a placeholder: whatever looks like one is refused.
-            if marked or _MARK in sent.body or (sent.message is not None and any(_texts(sent.message))):
+            texts = _texts(sent.message) if sent.message is not None else ()
+            if marked or _MARK in sent.body or any(MARK in text for text in texts):
                 raise
             return None
         if book is None:
@@ -257,7 +259,8 @@ def _compiled(credential: Credential) -> _Bound:
     hosts = compile_hosts(credential.hosts)
 
     def fits_host(server: str) -> bool:
-        host = canonical_host(_host(server))
+        written = _host(server)
+        host = canonical_host(written) if _PLAIN_HOST.fullmatch(written) else None
         return host is not None and bool(host.name) and hosts.must(host)
 
     return _Bound(credential, fits_host, compile_globs(credential.tools), compile_globs(credential.agents))

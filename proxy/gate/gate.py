@@ -164,7 +164,7 @@ class Gate:
         )
         self.limits, self.halts = parts.limits, parts.halts
         owners = CredentialOwners(seal_key, shared_calls)
-        scanner = OutboundScanner(redactor, body_limit, owners)
+        scanner = OutboundScanner(redactor, body_limit, owners, self.credentials.known)
         judge = partial(_judge_host, policy)
         self.plain_requests = PlainRequests(scanner, self.recorder, parts.halts, judge, self.flows, self.credentials)
         self.cards = AgentCards(policy, self.recorder, self.incoming, catalog)

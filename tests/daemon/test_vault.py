@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import gzip
 import json
+import ssl
 from collections.abc import Iterator
 
 import httpx2
@@ -96,7 +99,6 @@ def test_a_value_stands_in_a_request_over_http2(secure: World, key: str) -> None
 
 
 def test_codings_of_a_body_are_undone_for_a_value(secure: World, client, key: str) -> None:
-    import gzip
 
     coded = {"Content-Encoding": "gzip"}
     client.post(secure.url(), content=gzip.compress(f"my {key}".encode()), headers=coded)
@@ -121,6 +123,27 @@ async def test_a_value_stands_in_the_handshake_of_a_websocket_and_in_its_message
             await socket.send(sent)
             assert await socket.recv() == sent
             assert secure.server.executions()[-1]["arguments"]["text"] == arrived
+
+
+def test_headers_that_mirror_an_argument_follow_it(secure: World, client, key: str) -> None:
+    message = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "tools/call",
+        "params": {"name": "t", "arguments": {"k": key, "n": [f"a {key}"], key: 1}},
+    }
+    mirrored = {"Mcp-Method": "tools/call", "Mcp-Name": "t", "Mcp-Param-K": key}
+    response = client.post(secure.url("/mcp"), json=message, headers=mirrored)
+    assert secure.header("mcp-param-k") == VALUE
+    arguments = json.loads(secure.seen()["body"])["params"]["arguments"]
+    assert arguments == {"k": VALUE, "n": [f"a {VALUE}"], key: 1}
+    assert json.dumps(VALUE)[1:-1] not in response.text
+    # Bound to the body alone it stands in the header all the same, since that is the argument again.
+    held = secure.vault.add("mirrored", "ключ-ключ-ключ", places=(Place.BODY,), tools=("t",))
+    message["params"]["arguments"] = {"k": held}
+    client.post(secure.url("/mcp"), json=message, headers={**mirrored, "Mcp-Param-K": held})
+    said = base64.b64decode(secure.header("mcp-param-k").removeprefix("=?base64?").removesuffix("?=")).decode()
+    assert said == "ключ-ключ-ключ"
 
 
 REFUSED = [
@@ -213,8 +236,6 @@ def test_a_host_has_one_name(secure: World, client, key: str, host: str) -> None
 
 
 async def test_a_tunnel_to_another_address_gets_no_value_by_the_name_in_tls(secure: World, key: str) -> None:
-    import asyncio
-    import ssl
 
     # An attacker's server on an address of its own; the client says that it wants web.test.
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
