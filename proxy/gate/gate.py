@@ -128,7 +128,7 @@ class Gate:
         timer = time.monotonic if clock is time.time else clock
         self.threads = ReaderThreads()
         self.reflections = Reflections(vault)
-        self.credentials = Credentials(vault, body_limit, before_credentials, self.reflections.learn)
+        self.credentials = Credentials(vault, body_limit, before_credentials, self.reflections)
         if vault is not None:
             redactor = PlaceholderRedactor(redactor, self.credentials.known)
         self.recorder = EventRecorder(sink, redactor, clock, self.threads, timer)

@@ -67,9 +67,10 @@ def spots(target: str, headers: Headers) -> Iterator[Spot]:
 def is_marked(fields: Iterable[tuple[bytes, bytes]]) -> bool:
     """Return whether a header may hold a placeholder."""
     values = [value for _, value in fields]
-    return _MARK in b"\n".join(values) or any(
-        value[:6].lower() == b"basic " and _MARK in (_login(value.decode("latin-1")) or b"") for value in values
-    )
+    joined = b"\n".join(values)
+    if _MARK in joined:
+        return True
+    return b"basic " in joined.lower() and any(_MARK in (_login(each.decode("latin-1")) or b"") for each in values)
 
 
 def _login(value: str) -> bytes | None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from proxy.core.model import Context, Kind, Message, Principal, Way
-from proxy.core.vault import Credential, Filling, Place
+from proxy.core.vault import Credential, Filling, Place, Secret
 from proxy.errors import VaultError
 from proxy.gate.credentials import Credentials, Sent, sent_message, sent_plain
 from proxy.wire.mcp import read_head
@@ -210,7 +210,29 @@ async def test_changes_count_from_the_next_request() -> None:
     asked = credentials(vault)
     await asked.prepare(in_header())
     assert asked.known() == {HELD, OLD}
-    assert (asked.gave_to("api.example.com"), asked.gave_to("evil.test")) == (True, False)
     vault.held, vault.revoked = (), frozenset({HELD})
     with pytest.raises(VaultError, match="credential_revoked"):
         await asked.prepare(in_header())
+
+
+def test_which_servers_may_have_a_value() -> None:
+    vault = vault_of()
+    asked = credentials(vault)
+    assert not asked.may_have("api.example.com")
+    vault.known = ((KEY, Secret(b"the-real-value")),)
+    assert (asked.may_have("api.example.com:443"), asked.may_have("evil.test")) == (True, False)
+    vault.held, vault.revoked = (), frozenset({HELD})
+    assert asked.may_have("evil.test")
+    vault.damaged = True
+    assert asked.may_have("evil.test")
+    assert not Credentials(None, 1).may_have("evil.test")
+
+
+async def test_beside_the_arguments_a_placeholder_is_text() -> None:
+    vault = vault_of(places=ALL)
+    sent = call({"a": "b"})
+    assert sent.message is not None
+    params = {**sent.message.params, "_meta": {"note": HELD}}
+    message = replace(sent.message, value={**sent.message.value, "params": params})
+    assert await prepare(vault, replace(sent, message=message)) == Filling(as_text=("key",))
+    assert vault.asked == []
