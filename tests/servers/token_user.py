@@ -34,7 +34,8 @@ def use(url: str) -> str:
     "Looks for a value in memory, environment, processes and new files", {"key": TEXT, "since": TEXT, "folders": TEXT}
 )
 def look(key: str, since: str, folders: str) -> str:
-    names = list(files_below(json.loads(folders), float(since)))
+    # Not deeper: below /tmp are the folders of whatever else runs on this machine.
+    names = list(files_below(json.loads(folders), float(since), deep=2))
     found, size = in_memory("self", key)
     told = {"memory": found, "bytes": size, "environ": holds(Path("/proc/self/environ").read_bytes(), key)}
     return json.dumps({**told, "processes": in_processes(key), "files": in_files(names, key), "tried": names})

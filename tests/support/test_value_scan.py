@@ -48,6 +48,8 @@ def test_files_and_memory_are_searched(tmp_path: Path) -> None:
     (tmp_path / "in" / "link").symlink_to("/etc")
     names = list(files_below([str(tmp_path)], 0))
     assert sorted(Path(name).name for name in names) == ["has", "has not"]
+    assert list(files_below([str(tmp_path)], 0, deep=0)) == []
+    assert len(list(files_below([f"{tmp_path}/"], 0, deep=1))) == 2
     assert in_files(names) == [str(tmp_path / "in" / "has")]
     assert list(files_below([str(tmp_path)], (tmp_path / "in" / "has not").stat().st_ctime + 60)) == []
 

@@ -88,11 +88,12 @@ def _pieces(handle: int, start: int, end: int) -> Iterator[bytes]:
         start += max(1, len(data) - OVERLAP) if start + len(data) < end else len(data)
 
 
-def files_below(folders: Iterable[str], since: float) -> Iterator[str]:
+def files_below(folders: Iterable[str], since: float, deep: int = 8) -> Iterator[str]:
     """Return the files that changed since then: an older one cannot have a value that was made later."""
     for folder in folders:
         for above, inner, names in os.walk(folder):
-            inner[:] = [name for name in inner if not Path(above, name).is_symlink()]
+            ends = len(Path(above).parts) - len(Path(folder).parts) >= deep
+            inner[:] = [] if ends else [name for name in inner if not Path(above, name).is_symlink()]
             for name in names:
                 path = f"{above}/{name}"
                 with contextlib.suppress(OSError):
