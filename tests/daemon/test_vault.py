@@ -9,6 +9,7 @@ import json
 import socket
 import ssl
 from collections.abc import Iterator
+from pathlib import Path
 
 import h2.config
 import h2.connection
@@ -313,6 +314,13 @@ def test_values_are_in_no_record(secure: World, client, key: str) -> None:
     ]
     for value in (VALUE, json.dumps(VALUE)[1:-1], "first-value-of-it", "second-value-of-it"):
         assert not any(value.encode() in each for each in written)
+
+
+def test_a_process_that_holds_values_leaves_no_core_file(secure: World, client, key: str) -> None:
+    assert client.get(secure.url(), headers={"X-Key": key}).status_code == 200
+    for pid in secure.interlock.worker_pids:
+        (line,) = [each for each in Path(f"/proc/{pid}/limits").read_text().splitlines() if "core file size" in each]
+        assert line.split()[4:6] == ["0", "0"]
 
 
 @pytest.fixture(scope="module")
