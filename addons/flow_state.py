@@ -102,7 +102,7 @@ class FlowState:
     mask: AnswerMask | None = None
     """Masks the response as it comes."""
     reflections: Reflections | None = None
-    """What the messages of a WebSocket are masked with."""
+    """What messages of a WebSocket, and of errors, are masked with."""
     queued: Collection[object] = ()
     """What the layer of this flow has yet to handle, which it does once the hook that it waits for has ended."""
 
