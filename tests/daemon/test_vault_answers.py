@@ -170,6 +170,11 @@ async def test_a_server_that_breaks_the_rules_gets_nothing_through(secure: World
             break
     writer.close()
     assert word.encode() not in answer
+    # Nor where it was given out before, and another server quotes it.
+    reader, writer = await asyncio.open_connection("127.0.0.1", secure.interlock.port)
+    writer.write(f"GET {target} HTTP/1.1\r\nHost: 127.0.0.1:{odd}\r\nX-Key: {word}\r\n\r\n".encode())
+    assert word.encode() not in await asyncio.wait_for(reader.read(1 << 16), PATIENCE)
+    writer.close()
     assert word not in secure.interlock.errors()
     assert word not in json.dumps(secure.interlock.recorded())
 

@@ -203,3 +203,17 @@ def test_without_the_vault_the_same_server_finds_it_and_so_does_the_trail(made: 
     made.world.interlock.stop()
     assert holds(json.dumps(read_trail(made.state_dir)).encode(), made.key)
     assert "server.crash" in made.left()
+
+
+@with_vault
+def test_a_server_without_a_sandbox_uses_it_by_the_proxys_variables(made: Scene) -> None:
+    flags = ("--server-name", "token-user", "--trace", "off")
+    env = {"API_TOKEN": made.value}
+    with start_run(
+        made.own, [sys.executable, PROGRAM], *flags, policy=POLICY, state_dir=made.state_dir, env=env
+    ) as run:
+        used = run.call("use", 1, url=made.url)
+        assert run.end() == 0, run.errors()
+    assert made.world.header("authorization") == f"Bearer {made.value}"
+    assert str(made.server_placeholder) in used["result"]["content"][0]["text"]
+    assert not holds(json.dumps(used).encode(), made.key)
