@@ -32,7 +32,6 @@ def begin(gate: Gate, flow: http.HTTPFlow) -> None:
     response, state, reflections = flow.response, flows.state_of(flow), gate.reflections
     if response is None or state.answered or not reflections.is_on:
         return
-    state.reflections = reflections
     mask = reflections.current()
     if mask is not None:
         mask_head(mask, response)

@@ -102,7 +102,7 @@ class FlowState:
     mask: AnswerMask | None = None
     """Masks the response as it comes."""
     reflections: Reflections | None = None
-    """What the messages of a WebSocket are masked with."""
+    """What messages of a WebSocket, and of errors, are masked with."""
     queued: Collection[object] = ()
     """What the layer of this flow has yet to handle, which it does once the hook that it waits for has ended."""
 
@@ -228,6 +228,9 @@ def misdirected(flow: http.HTTPFlow) -> str | None:
     request = flow.request
     if len(index(request.headers).get(b"host", ())) > 1:
         return "the Host header stands twice"
+    # Over HTTP/2 a path may be a whole URL, which a server that forwards takes for the host.
+    if request.data.path[:1] != b"/" and request.data.path != b"*":
+        return f"the target {request.path[:80]!r} is not a path"
     scheme, authority, header = request.scheme, request.authority, request.host_header
     is_reverse = flow.client_conn.proxy_mode.type_name == "reverse"
     sni = flow.client_conn.sni if scheme == "https" and not is_reverse else None

@@ -47,12 +47,17 @@ class HttpCarrier:
 
     async def answer(self, verdict: Answer) -> None:
         flow = self._flow
-        if not flows.may_leave(flow) and self._legacy.takes(flow):
+        out_of_reach = not flows.may_leave(flow) or (self._has_placeholder() and bool(verdict.replies))
+        if out_of_reach and self._legacy.takes(flow):
             _answer(flow, replace(verdict, status=403))  # the stream that would carry the answer is out of reach
         elif verdict.replies and self._legacy.takes(flow):
             self._forward(serialise(carrier(verdict.replies, self._key)), None, {})
         else:
             _answer(flow, verdict)
+
+    def _has_placeholder(self) -> bool:
+        """Return whether a request has a placeholder in its head: without the value, its server takes nothing."""
+        return flows.head(self._flow.request).is_marked and bool(self._gate.credentials.known())
 
     async def reject(self, verdict: Reject) -> None:
         flows.answer_refused(self._flow, verdict.status, verdict.denial)
@@ -70,7 +75,7 @@ class HttpCarrier:
         request = self._flow.request
         flows.settle_framing(request)
         flows.state_of(self._flow).filling = verdict.filling
-        if self._gate.credentials.gave_to(self._context.server):
+        if "range" in request.headers and self._gate.credentials.may_have(self._context.server):
             drop_fields(request.headers, PARTS)  # in parts, what comes back could not be told
         if request.method == "GET":
             if flows.EVENT_STREAM in request.headers.get("accept", "").lower():

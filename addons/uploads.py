@@ -37,7 +37,7 @@ class Uploads:
     def requestheaders(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
         """Let a large upload and the messages of gRPC stream, where nothing says MCP; scan them as they go."""
         try:
-            request = flow.request
+            request, flows.state_of(flow).reflections = flow.request, self._gate.reflections
             length = request.headers.get("content-length", "")
             large = length.isdigit() and int(length) > self._limits.body_bytes
             if large and self._limits.is_large_upload(request.host):

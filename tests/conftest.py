@@ -33,6 +33,7 @@ LONGEST = (
     "acceptance/test_typescript_clients.py",
     "commands/test_call.py",
     "console/test_pages_in_browser.py",
+    "daemon/test_vault_proof.py",
     "daemon/test_stalls.py",
     "trace/test_live.py",
     "test_examples.py",

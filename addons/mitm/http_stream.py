@@ -232,8 +232,7 @@ class GuardedHttpStream(HttpStream):
     def handle_protocol_error(self, event: RequestProtocolError | ResponseProtocolError) -> CommandGenerator[None]:
         """End a flow that broke. A client whose response has begun gets an event that says so."""
         take_back(self.flow)
-        if state_of(self.flow).filling is not None and isinstance(event, ResponseProtocolError):
-            # Such messages quote what a server sent, and it was sent a credential.
+        if isinstance(event, ResponseProtocolError) and self._quotes_value(event.message):
             event = ResponseProtocolError(event.stream_id, UNTOLD, event.code)
         held = state_of(self.flow).held_response
         waits = self.server_state in (self.state_wait_for_response_headers, self.state_consume_response_body)
@@ -249,6 +248,15 @@ class GuardedHttpStream(HttpStream):
             self.client_state = self.server_state = self.state_errored
             self.flow.live = False
             yield DropStream(self.stream_id)
+
+    def _quotes_value(self, text: str) -> bool:
+        """Return whether the message of an error may quote a credential: what a server sent, in part or whole."""
+        state = state_of(self.flow)
+        if state.filling is not None and self.flow.server_conn.timestamp_tcp_setup is not None:
+            return True
+        mask = state.reflections.current() if state.reflections is not None else None
+        data = text.encode()
+        return mask is not None and mask.apply(data) is not data
 
     def _stream_page(self) -> CommandGenerator[None]:
         """Stream a page that turned out to be too large to be held, with what was read of it first."""

@@ -24,7 +24,8 @@ from proxy.errors import ConfigError
 from proxy.fleet.open_state import open_vault
 from proxy.vault import placeholder as placeholders
 from proxy.vault.source_files import exposure, is_own
-from proxy.vault.sources import SourceError, fetch
+from proxy.vault.source_states import try_source
+from proxy.vault.sources import SourceError
 from proxy.vault.vault_file import Bindings, CommandSource, Entry, EnvSource, FileSource, checked, known
 
 if TYPE_CHECKING:
@@ -317,7 +318,7 @@ def try_sources(
 def _try(name: str, entry: Entry) -> dict[str, Any]:
     start, problem, size = time.monotonic(), None, None
     try:
-        size = len(fetch(entry.source, os.environ).secret.reveal())
+        size = try_source(entry.source, os.environ)
     except SourceError as error:
         problem = str(error)
     seconds = round(time.monotonic() - start, 3)
@@ -358,7 +359,7 @@ def _warnings(name: str, entry: Entry) -> Iterator[str]:
 
 def _file_warnings(source: FileSource, path: str) -> Iterator[str]:
     try:
-        fetch(source, {})
+        try_source(source, {})
     except SourceError as error:
         yield f"{error}; requests with the placeholder are refused until that is mended"
     if (open_to := exposure(path)) is not None:

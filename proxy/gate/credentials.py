@@ -22,6 +22,7 @@ from proxy.gate.placeholders import (
     spots,
     strings,
 )
+from proxy.gate.reflections import Reflections
 from proxy.policy.globs import compile_globs
 from proxy.policy.host_operators import compile_hosts
 from proxy.policy.hosts import canonical_host
@@ -40,7 +41,7 @@ NOT_BOUND: Final = "credential_not_bound"
 REVOKED: Final = "credential_revoked"
 UNAVAILABLE: Final = "credential_unavailable"
 MAX_NAMED: Final = 5
-MAX_SERVERS: Final = 4096
+_PLAIN_HOST: Final = re.compile(r"[A-Za-z0-9._-]+|\[?[0-9A-Fa-f:.]+\]?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,19 +99,27 @@ class Credentials:
         vault: Vault | None,
         body_limit: int,
         before_use: Callable[[], None] = lambda: None,
-        learn: Callable[[Secret], None] = lambda _: None,
+        reflections: Reflections | None = None,
     ) -> None:
         self._vault = vault
-        self._learn = learn
+        self._reflections = reflections or Reflections(vault)
         self._limit = body_limit
         self._before_use = before_use
         self._made_of: tuple[Any, Any] = (None, None)
         self._book: _Book | None = None
-        self._gave_to: dict[str, None] = {}
 
-    def gave_to(self, server: str) -> bool:
-        """Return whether a value was given out for this server."""
-        return server in self._gave_to
+    def may_have(self, server: str) -> bool:
+        """Return whether a server may have got a value, from any worker of this proxy."""
+        given = {credential.placeholder for credential, _ in self._vault.known_values()} if self._vault else ()
+        if not given:
+            return False
+        try:
+            book = self._read()
+        except CredentialUnavailableError:
+            book = None
+        # Of one that is revoked by now, nobody knows where it went.
+        bound = [book.bound.get(placeholder) if book is not None else None for placeholder in given]
+        return any(each is None or each.fits_host(server) for each in bound)
 
     def may_show(self, context: Context, head: Headers, body: bytes) -> bool:
         """Return whether a request may hold a placeholder; this is all that one without costs."""
@@ -140,12 +149,13 @@ class Credentials:
 
     async def _prepare(self, sent: Sent) -> Filling | None:
         is_mcp = sent.message is not None
-        marked = list(spots(sent.context.target, sent.head, mcp=is_mcp))
+        marked = list(spots(sent.context.target, sent.head))
         try:
             book = self._read()
         except CredentialUnavailableError:
             # Nobody knows what is a placeholder: whatever looks like one is refused.
-            if marked or _MARK in sent.body or (sent.message is not None and any(_texts(sent.message))):
+            texts = _texts(sent.message) if sent.message is not None else ()
+            if marked or _MARK in sent.body or any(MARK in text for text in texts):
                 raise
             return None
         if book is None:
@@ -158,8 +168,6 @@ class Credentials:
         for placeholder, name in in_head.items():
             is_raw = any(spot.is_raw and placeholder in spot.text for spot in marked)
             _check(name, "a header", fits=not is_raw or fits_header(values[name].reveal()))
-        if values:
-            self._note(sent.context.server)
         head = {placeholder: values[name] for placeholder, name in in_head.items()}
         inside = {placeholder: values[name] for placeholder, name in in_body.items()}
         for name in in_body.values():
@@ -180,26 +188,31 @@ class Credentials:
 
     def _judge_body(self, book: _Book, sent: Sent) -> tuple[dict[str, str], list[str], bytes]:
         """Return the placeholders to fill with their names, the names of those that are text, and a plain body."""
-        body, texts = b"", list[str]()
-        if sent.message is not None:
-            texts = [text for text in _texts(sent.message) if MARK in text]
-        elif (body := self._decoded(sent)) and _MARK in body:
-            texts = [body.decode("utf-8", "replace")]
+        places, texts, body = self._texts_of(sent)
         found: dict[str, str] = {}
         as_text: dict[str, None] = {}
-        is_place = sent.tool is not None or (
-            sent.message is None and is_text_body(_media_type(sent.content_types), body)
-        )
-        for placeholder in dict.fromkeys(each for text in texts for each in book.found(text)):
+        for placeholder in book.found(places):
             bound = book.bound.get(placeholder)
-            misfit = bound.misfit(Place.BODY, sent) if bound is not None and is_place else "host"
+            misfit = bound.misfit(Place.BODY, sent) if bound is not None else "host"
             if bound is None or misfit in ("host", "place"):
-                as_text[bound.credential.name if bound is not None else "(revoked)"] = None
+                as_text[_name(bound)] = None
             elif misfit is None:
                 found[placeholder] = bound.credential.name
             else:
                 raise VaultError(NOT_BOUND, explained(bound.credential, misfit, Place.BODY, sent))
+        as_text |= {_name(book.bound.get(each)): None for each in book.found(texts) if each not in found}
         return found, list(as_text), body
+
+    def _texts_of(self, sent: Sent) -> tuple[str, str, bytes]:
+        """Return what of a body is a place for values, and what is text alone; and a plain body, decoded."""
+        if sent.message is not None:
+            inside = strings(sent.message.params.get("arguments")) if sent.tool is not None else ()
+            return _marked(inside), _marked(_texts(sent.message)), b""
+        body = self._decoded(sent)
+        if _MARK not in body:
+            return "", "", body
+        text = body.decode("utf-8", "replace")
+        return (text, "", body) if is_text_body(_media_type(sent.content_types), body) else ("", text, body)
 
     def _decoded(self, sent: Sent) -> bytes:
         """Return a plain body without its content codings; nothing where these cannot be undone: it shows nothing."""
@@ -228,13 +241,9 @@ class Credentials:
         if len(secret.reveal()) < SHORTEST:
             raise CredentialUnavailableError(name, f"its value has fewer than {SHORTEST} bytes")
         # What finds a value in answers is made before it goes out; beside the calls of others, since it takes a while.
-        await asyncio.to_thread(self._learn, secret)
+        if not self._reflections.knows(secret):
+            await asyncio.to_thread(self._reflections.learn, secret)
         return secret
-
-    def _note(self, server: str) -> None:
-        self._gave_to[server] = None
-        if len(self._gave_to) > MAX_SERVERS:
-            del self._gave_to[next(iter(self._gave_to))]
 
     def _read(self) -> _Book | None:
         """Return the credentials in force; None where there are none."""
@@ -257,7 +266,8 @@ def _compiled(credential: Credential) -> _Bound:
     hosts = compile_hosts(credential.hosts)
 
     def fits_host(server: str) -> bool:
-        host = canonical_host(_host(server))
+        written = _host(server)
+        host = canonical_host(written) if _PLAIN_HOST.fullmatch(written) else None
         return host is not None and bool(host.name) and hosts.must(host)
 
     return _Bound(credential, fits_host, compile_globs(credential.tools), compile_globs(credential.agents))
@@ -267,6 +277,15 @@ def _host(server: str) -> str:
     """Return a server's name without its port."""
     host, colon, port = server.rpartition(":")
     return host if colon and port.isdigit() and (":" not in host or host.endswith("]")) else server
+
+
+def _marked(texts: Iterable[str]) -> str:
+    """Return those texts that may hold a placeholder, as one."""
+    return "\n".join(text for text in texts if MARK in text)
+
+
+def _name(bound: _Bound | None) -> str:
+    return bound.credential.name if bound is not None else "(revoked)"
 
 
 def _texts(message: Message) -> Iterable[str]:

@@ -134,7 +134,7 @@ class Gate:
         timer = time.monotonic if clock is time.time else clock
         self.threads = ReaderThreads()
         self.reflections = Reflections(vault)
-        self.credentials = Credentials(vault, body_limit, before_credentials, self.reflections.learn)
+        self.credentials = Credentials(vault, body_limit, before_credentials, self.reflections)
         if vault is not None:
             redactor = PlaceholderRedactor(redactor, self.credentials.known)
         self.recorder = EventRecorder(sink, redactor, clock, self.threads, timer)
@@ -171,7 +171,7 @@ class Gate:
         )
         self.limits, self.halts = parts.limits, parts.halts
         owners = CredentialOwners(seal_key, shared_calls)
-        scanner = OutboundScanner(redactor, body_limit, owners)
+        scanner = OutboundScanner(redactor, body_limit, owners, self.credentials.known)
         judge = partial(_judge_host, policy)
         self.plain_requests = PlainRequests(scanner, self.recorder, parts.halts, judge, self.flows, self.credentials)
         self.cards = AgentCards(policy, self.recorder, self.incoming, catalog)

@@ -16,9 +16,8 @@ if TYPE_CHECKING:
     from proxy.core.interfaces import Redactor
     from proxy.core.model import Finding, Json, Suppression
 
-_STAND_INS: Final = (0xE000, 0xF0000, 0x100000)
-"""Where ranges of characters begin that nobody uses in texts; each has room for so many placeholders."""
-MOST: Final = 6000
+_BEGINNING: Final = "${ILKPH_"
+"""Of what takes the place of a placeholder: detectors know it for a reference of a template."""
 
 
 class PlaceholderRedactor:
@@ -41,20 +40,25 @@ class PlaceholderRedactor:
         if not stand_ins:
             return masked, found
         masked, found = self._redactor.mask(_swapped(value, stand_ins), detectors, suppressions)
-        return _swapped(masked, {char: placeholder for placeholder, char in stand_ins.items()}), found
+        return _swapped(masked, {text: placeholder for placeholder, text in stand_ins.items()}), found
 
     def is_clean(self, value: Json, part: Json, detectors: Sequence[str]) -> bool:
         """Say that `mask` would find nothing; a placeholder that looks like a secret makes it doubt."""
         return self._redactor.is_clean(value, part, detectors)
 
 
+def without(value: Any, known: Callable[[], frozenset[str]]) -> Any:
+    """Return a value with a blank in place of each known placeholder."""
+    if not any(MARK in text for text in strings(value)):
+        return value
+    return _swapped(value, dict.fromkeys(sorted(known(), key=len, reverse=True), " "))
+
+
 def _stand_ins(known: Sequence[str], texts: Iterable[str]) -> dict[str, str]:
-    """Return a character for each placeholder, none of which is in the texts; nothing where there is no such range."""
-    used = {ord(char) for text in texts if not text.isascii() for char in text}
-    for first in _STAND_INS:
-        if len(known) <= MOST and used.isdisjoint(range(first, first + len(known))):
-            return {placeholder: chr(first + i) for i, placeholder in enumerate(known)}
-    return {}
+    """Return a text for each placeholder, none of which is in `texts`; nothing where that cannot be said."""
+    if any(_BEGINNING in text for text in texts):
+        return {}
+    return {placeholder: f"{_BEGINNING}{i}}}" for i, placeholder in enumerate(known)}
 
 
 def _swapped(value: Any, swaps: Mapping[str, str]) -> Any:

@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl
 from proxy.errors import WireError
 from proxy.gate.carried_checks import Field, check_fields, fields_of, finding, has_login
 from proxy.gate.carried_plan import CarriedPlan, parts_of, plan_for
+from proxy.gate.known_placeholders import without
 from proxy.gate.result_masking import mask_after, said_after
 from proxy.gate.spellings import joined_segments, may_be_respelt, other_spellings
 from proxy.policy.ip_address import parse_address
@@ -33,7 +34,7 @@ from proxy.wire.jsonrpc import parse_json
 from proxy.wire.mcp import Headers, RequestHead
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from proxy.core.interfaces import Redactor
     from proxy.core.model import Context, Finding, Json, JsonObject, Redaction
@@ -89,8 +90,15 @@ class _Request:
 class OutboundScanner:
     """Scans requests, by what policy says of secrets where they go. Safe to share between threads."""
 
-    def __init__(self, redactor: Redactor, limit: int, owners: CredentialOwners | None = None) -> None:
+    def __init__(
+        self,
+        redactor: Redactor,
+        limit: int,
+        owners: CredentialOwners | None = None,
+        placeholders: Callable[[], frozenset[str]] = frozenset,
+    ) -> None:
         self._redactor = redactor
+        self._placeholders = placeholders  # which are no credentials, and open nothing
         self._limit = limit
         self._owners = owners
         self._clean: dict[tuple[object, ...], tuple[Redaction, ...]] = {}
@@ -121,6 +129,7 @@ class OutboundScanner:
             value["body"] = _read(body, headers, self._limit) if body else ""
         except WireError as error:
             unread = error.reason
+        value = without(value, self._placeholders)
         carried = self._judge(plan, value, _host(context.server), before, pieces)
         if unread is not None and (carried is None or not carried.refused):
             return Carried(plan.strictest(), carried.findings if carried else (), unread)

@@ -47,8 +47,8 @@ class Spot(NamedTuple):
     """Whether a value stands there as it is, in a header."""
 
 
-def spots(target: str, headers: Headers, *, mcp: bool) -> Iterator[Spot]:
-    """Return where placeholders may stand in a request's head; `mcp` is whether headers mirror its arguments."""
+def spots(target: str, headers: Headers) -> Iterator[Spot]:
+    """Return where placeholders may stand in a request's head."""
     path, _, query = target.partition("?")
     if MARK in path:
         yield Spot(Place.PATH, path)
@@ -56,7 +56,7 @@ def spots(target: str, headers: Headers, *, mcp: bool) -> Iterator[Spot]:
         yield Spot(Place.QUERY, query)
     for name, value in headers:
         lowered = name.lower()
-        if lowered in _NO_PLACE or (mcp and lowered.startswith(MIRRORED)):
+        if lowered in _NO_PLACE or lowered.startswith(MIRRORED):
             continue
         if MARK in value:
             yield Spot(Place.HEADER, value, is_raw=True)
@@ -67,9 +67,10 @@ def spots(target: str, headers: Headers, *, mcp: bool) -> Iterator[Spot]:
 def is_marked(fields: Iterable[tuple[bytes, bytes]]) -> bool:
     """Return whether a header may hold a placeholder."""
     values = [value for _, value in fields]
-    return _MARK in b"\n".join(values) or any(
-        value[:6].lower() == b"basic " and _MARK in (_login(value.decode("latin-1")) or b"") for value in values
-    )
+    joined = b"\n".join(values)
+    if _MARK in joined:
+        return True
+    return b"basic " in joined.lower() and any(_MARK in (_login(each.decode("latin-1")) or b"") for each in values)
 
 
 def _login(value: str) -> bytes | None:
@@ -114,7 +115,9 @@ def fill_headers(fields: Iterable[tuple[bytes, bytes]], head: Values, arguments:
 
 def _filled_field(name: bytes, value: bytes, head: Values, arguments: Values) -> bytes:
     lowered = name.decode("latin-1")
-    if lowered.startswith(MIRRORED) and arguments:
+    if lowered.startswith(MIRRORED):
+        if not arguments:
+            return value
         said = decode_header(value.decode("utf-8", "surrogateescape"))
         return encode_header(_swap(said, arguments, lambda raw: raw.decode())).encode()
     if lowered in _NO_PLACE or not head:

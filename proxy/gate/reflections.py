@@ -72,6 +72,10 @@ class Reflections:
             self._make(known)
         return self._mask
 
+    def knows(self, secret: Secret) -> bool:
+        """Return whether what finds a value is made."""
+        return secret.reveal() in self._forms
+
     def learn(self, secret: Secret) -> None:
         """Make what finds a value, which takes a while for a long one; in any thread."""
         value = secret.reveal()

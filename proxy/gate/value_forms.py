@@ -29,7 +29,13 @@ _CUT: Final = (
     r"(?:%(?:25){0,3}[0-9A-Fa-f]?|\\{1,8}(?:u[0-9A-Fa-f]{0,3}|x[0-9A-Fa-f]?|r\\{0,4})?"
     r"|&(?:a?|amp?|(?:amp;){0,3}[#a-z]?[#a-zA-Z0-9]{0,8})|=\r?|\r|[\xc2-\xf4][\x80-\xbf]{0,2})"
 )
+# The same for a character of several bytes or units.
+_CUT_WIDE: Final = (
+    r"(?:(?:%(?:25){0,3}[0-9A-Fa-f]{2}){1,3}(?:%(?:25){0,3}[0-9A-Fa-f]?)?"
+    r"|\\{1,8}u[0-9A-Fa-f]{4}(?:\\{1,8}(?:u[0-9A-Fa-f]{0,3})?)?|" + _CUT[3:]
+)
 _NAMED: Final = {"&": "amp", "<": "lt", ">": "gt", '"': "quot", "'": "apos"}
+_WIDE: Final = ("utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
 _SLASHED: Final = "\"'\\/"
 _BROADEST: Final = 24
 """Bytes that one character and the gap after it take at most."""
@@ -111,8 +117,12 @@ class ValueForms:
             self.reach = max(map(len, self._exact))
             return
         characters = [_characters(text, in_base64=i > 0) for i, text in enumerate(texts)]
-        self._find = compiled("|".join([*(_GAP.join(each) for each in characters), hex_form(value)]))
-        self._begins = compiled("(?:" + "|".join(map(_beginning, [*characters, _hex_characters(value)])) + r")\z")
+        wide = [] if texts[0].isascii() else [_wide(texts[0], coding) for coding in _WIDE]
+        exact = [hex_form(value), *map("".join, wide)]
+        self._find = compiled("|".join([*(_GAP.join(each) for each in characters), *exact]))
+        cut = _CUT if texts[0].isascii() else _CUT_WIDE
+        begins = [_beginning(each, cut=cut) for each in [*characters, _hex_characters(value), *wide]]
+        self._begins = compiled(f"(?:{'|'.join(begins)})\\z")
         self.reach = max(map(len, texts)) * _BROADEST
         """Bytes that the longest form may take."""
 
@@ -155,13 +165,18 @@ def _hex_characters(value: bytes) -> list[str]:
     return [_either_case(digit) + ("[ :]?" if i % 2 else "") for i, digit in enumerate(value.hex())]
 
 
-def _beginning(characters: Sequence[str]) -> str:
+def _beginning(characters: Sequence[str], *, cut: str = _CUT) -> str:
     """Return the expression of every beginning of a form that is not the whole of it."""
     deep = len(characters) > NESTED
-    nested = "(?s:.*)" if deep else _CUT
+    nested = "(?s:.*)" if deep else cut
     for character in reversed(characters[: NESTED if deep else -1]):
-        nested = f"(?:{_CUT}|{character}{_GAP}(?:{nested})?)"
+        nested = f"(?:{cut}|{character}{_GAP}(?:{nested})?)"
     return nested
+
+
+def _wide(text: str, coding: str) -> list[str]:
+    """Return the expressions of the bytes of a text in one of the encodings with zero bytes."""
+    return [f"\\x{byte:02x}" for byte in text.encode(coding)]
 
 
 def compiled(expression: str) -> Any:

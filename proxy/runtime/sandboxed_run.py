@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from proxy.agent.env import change
 from proxy.config import config_path
 from proxy.errors import ConfigError
+from proxy.runtime.server_credentials import hidden_from_servers
 from proxy.sandbox.grants import Grants, Surroundings, expand
 from proxy.sandbox.plan import SandboxPlan, WayOut
 from proxy.sandbox.profile import SandboxProfile, binds_hosts, host_fits, profile_hash
@@ -19,7 +20,6 @@ from proxy.sandbox.profile_files import load_profile, resolve
 from proxy.sandbox.sandboxed_start import SandboxedStart, SandboxReport
 from proxy.sandbox.server_package import package_of, roots_of
 from proxy.sandbox.stand_ins import stand_ins
-from proxy.vault.source_files import hidden_sources
 
 if TYPE_CHECKING:
     import asyncio
@@ -267,7 +267,7 @@ def _without_own(grants: Grants, settings: Settings, config: Path | None) -> Gra
     own = [settings.state_dir, settings.policy, config_path(config, os.environ)]
     paths = [str(path.resolve()) for path in own if path is not None and path.exists()]
     # A server that needs a credential has a placeholder of it.
-    paths += [path for some in hidden_sources(settings.state_dir) for path in some]
+    paths += hidden_from_servers(settings.state_dir)
     shown = (*grants.read, *grants.write)
     inside = [path for path in paths if any(path == each or path.startswith(f"{each}/") for each in shown)]
     return replace(grants, hidden=tuple(dict.fromkeys((*grants.hidden, *inside))))

@@ -5,15 +5,23 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from proxy.errors import ConfigError
+from proxy.core.vault import SHORTEST
 from proxy.vault.sources import COMMAND_SECONDS, SourceError, fetch
-from proxy.vault.vault_file import CommandSource, EnvSource, VaultFile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
-    from proxy.vault.vault_file import Entry
+    from proxy.vault.vault_file import Entry, Source
+
+
+def try_source(source: Source, environ: Mapping[str, str], seconds: float = COMMAND_SECONDS) -> int:
+    """Ask a source once; return how many bytes its value has. Raises SourceError where it could not be put in."""
+    size = len(fetch(source, environ, seconds).secret.reveal())
+    if size < SHORTEST:
+        raise SourceError(
+            f"its value has fewer than {SHORTEST} bytes, and could not be told from other text in answers"
+        )
+    return size
 
 
 def source_states(
@@ -23,24 +31,10 @@ def source_states(
 
     def why(entry: Entry) -> str | None:
         try:
-            fetch(entry.source, environ, seconds)
+            try_source(entry.source, environ, seconds)
         except SourceError as error:
             return str(error)
         return None
 
     with ThreadPoolExecutor(max_workers=8) as pool:
         return dict(zip(entries, pool.map(why, entries.values()), strict=True))
-
-
-def standing_problems(state_dir: Path, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return which credentials are unavailable, as far as that shows without a command being run; and why.
-
-    A variable that is not set here is no problem: the proxy's environment counts, which is another.
-    """
-    file = VaultFile(state_dir)
-    try:
-        entries = file.read().credentials
-    except ConfigError as error:
-        return {"*": str(error)}
-    tried = {name: each for name, each in entries.items() if not isinstance(each.source, CommandSource | EnvSource)}
-    return {name: why for name, why in source_states(tried, environ).items() if why is not None}

@@ -7,6 +7,7 @@ from mitmproxy import http
 from mitmproxy.test import tflow
 
 from addons import flow_state as flows
+from proxy.core.model import Principal
 from proxy.wire.mcp import read_head
 
 NAMES = st.sampled_from([b"Content-Type", b"content-type", b"CONTENT-ENCODING", b"Mcp-Name", b"mCP-name", b"mcp-\xff"])
@@ -45,3 +46,33 @@ def test_an_answer_of_our_own_is_marked_as_one():
     flow = tflow.tflow()
     flows.answer(flow, 403, b"no")
     assert flows.state_of(flow).answered
+
+
+@pytest.mark.parametrize(
+    ("url", "way"),
+    [
+        ("https://api.example.com/", "sealed"),
+        ("https://10.0.0.1/", "sealed"),
+        ("http://127.0.0.1/", "sealed"),
+        ("http://127.9.9.9/", "sealed"),
+        ("http://[::1]/", "sealed"),
+        ("http://LOCALHOST./", "sealed"),
+        ("http://api.example.com/", "plain"),
+        ("http://10.0.0.1/", "plain"),
+        ("http://0.0.0.0/", "sealed"),
+    ],
+)
+def test_who_can_read_what_is_sent(url: str, way: str):
+    flow = tflow.tflow()
+    flow.request = http.Request.make("GET", url)
+    flows.state_of(flow).principal = Principal("bot")
+    assert flows.context(flow).way == way
+
+
+@pytest.mark.parametrize("path", ["https://other.example/x", "other.example/x", ""])
+def test_a_target_that_is_no_path_may_name_another_host(path: str):
+    flow = tflow.tflow()
+    flow.request, flow.client_conn.sni = http.Request.make("GET", "https://api.example.com/"), None
+    assert flows.misdirected(flow) is None
+    flow.request.data.path = path.encode()
+    assert "is not a path" in str(flows.misdirected(flow))

@@ -6,9 +6,14 @@ import asyncio
 import base64
 import gzip
 import json
+import socket
 import ssl
 from collections.abc import Iterator
+from pathlib import Path
 
+import h2.config
+import h2.connection
+import h2.events
 import httpx2
 import pytest
 from websockets.asyncio.client import connect
@@ -229,6 +234,38 @@ def test_requests_that_name_two_hosts_get_no_value(secure: World, client, key: s
     assert secure.arrived() == before
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {":path": "https://site.test/x"},
+        {":path": "site.test/x"},
+        {":authority": "site.test"},
+        {"host": "site.test"},
+    ],
+    ids=lambda odd: next(iter(odd)).strip(":") + next(iter(odd.values()))[:6],
+)
+def test_over_http2_nothing_in_a_head_leads_elsewhere(secure: World, key: str, odd: dict[str, str]) -> None:
+    before = secure.arrived()
+    target = f"web.test:{secure.server.port}"
+    fields = {":method": "GET", ":scheme": "https", ":authority": target, ":path": "/", **odd, "x-key": key}
+    talk = h2.connection.H2Connection(h2.config.H2Configuration(validate_outbound_headers=False))
+    talk.initiate_connection()
+    talk.send_headers(1, list(fields.items()), end_stream=True)
+    context = secure.trust()
+    context.set_alpn_protocols(["h2"])
+    with socket.create_connection(("127.0.0.1", secure.interlock.port), PATIENCE) as raw:
+        raw.sendall(f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n".encode())
+        assert b" 200 " in raw.recv(4096)
+        with context.wrap_socket(raw, server_hostname="web.test") as tunnel:
+            tunnel.sendall(talk.data_to_send())
+            ended = False
+            while not ended and (data := tunnel.recv(1 << 16)):
+                ends = (h2.events.StreamEnded, h2.events.StreamReset, h2.events.ConnectionTerminated)
+                ended = any(isinstance(event, ends) for event in talk.receive_data(data))
+                tunnel.sendall(talk.data_to_send())
+    assert secure.arrived() == before
+
+
 @pytest.mark.parametrize("host", ["WEB.test", "web.test."])
 def test_a_host_has_one_name(secure: World, client, key: str, host: str) -> None:
     response = client.get(secure.url(host=host), headers={"X-Key": key})
@@ -277,6 +314,13 @@ def test_values_are_in_no_record(secure: World, client, key: str) -> None:
     ]
     for value in (VALUE, json.dumps(VALUE)[1:-1], "first-value-of-it", "second-value-of-it"):
         assert not any(value.encode() in each for each in written)
+
+
+def test_a_process_that_holds_values_leaves_no_core_file(secure: World, client, key: str) -> None:
+    assert client.get(secure.url(), headers={"X-Key": key}).status_code == 200
+    for pid in secure.interlock.worker_pids:
+        (line,) = [each for each in Path(f"/proc/{pid}/limits").read_text().splitlines() if "core file size" in each]
+        assert line.split()[4:6] == ["0", "0"]
 
 
 @pytest.fixture(scope="module")

@@ -68,13 +68,14 @@ def server(folder: Path, request: pytest.FixtureRequest, certificates: Certifica
 
 
 @pytest.fixture(scope="module", params=["lane", "layers"])
-def interlock(folder: Path, request: pytest.FixtureRequest, certificates: Certificates) -> Iterator[Interlock]:
+def interlock(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest, certificates: Certificates
+) -> Iterator[Interlock]:
     settings = {"fast_lane": request.param == "lane", "fast": True}
     with start_interlock(
-        folder / request.param, policy=POLICY, upstream_ca=certificates.ca_file, settings=settings
-    ) as it:
-        Vault(folder / "sources", it.state_dir)
-        yield it
+        tmp_path_factory.mktemp(request.param), policy=POLICY, upstream_ca=certificates.ca_file, settings=settings
+    ) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
@@ -197,7 +198,7 @@ def test_in_the_lane_a_value_is_masked_and_none_is_put_in(folder: Path, interloc
         assert post(http, url, "x", **{"X-Request-Id": "r-1"}) == "x"
         assert post(http, url, "x", **{"X-Request-Id": keys["head"]}) == "x"
         calls = scene.lane_calls() - before
-    is_lane = scene.interlock.state_dir.parent.name == "lane"
+    is_lane = scene.interlock.state_dir.parent.name.startswith("lane")
     assert (calls >= 8) if is_lane else (calls == 0)
 
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from proxy.runtime.server_credentials import VAULT, has_vault
 from proxy.vault.placeholder import make
-from proxy.vault.vault_file import Bindings, Entry, FileSource, VaultFile
+from proxy.vault.vault_file import FILE, Bindings, Entry, FileSource, VaultFile
 from tests.support.harness import Interlock, start_interlock
 from tests.support.processes import REPOSITORY
 from tests.support.stdio_harness import start_run
@@ -87,6 +88,15 @@ def test_without_a_sandbox_its_requests_are_sent_through_the_proxy(
     assert found["SSL_CERT_FILE"] == str(proxy.state_dir / "ca" / "bundle.pem")
     assert "NO_PROXY" not in found
     assert "no proxy runs" not in run.errors()
+
+
+def test_the_name_of_the_file_is_the_vaults_and_one_that_cannot_be_looked_up_counts_as_there(tmp_path: Path) -> None:
+    assert VAULT == FILE
+    assert not has_vault(tmp_path)
+    (tmp_path / FILE).symlink_to("nowhere")
+    assert has_vault(tmp_path)
+    (tmp_path / "file").touch()
+    assert has_vault(tmp_path / "file")
 
 
 @pytest.mark.parametrize("damage", [b"{", b'{"credentials": {"a": {}}}'])

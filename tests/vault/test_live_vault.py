@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
 from pathlib import Path
@@ -82,6 +83,18 @@ async def test_the_links_of_a_kubernetes_mount_are_followed_anew(tmp_path: Path)
 def counting(tmp_path: Path) -> CommandSource:
     code = f"import os; file = open({str(tmp_path / 'runs')!r}, 'a'); file.write('x'); file.flush(); print(file.tell())"
     return CommandSource(argv=(sys.executable, "-c", code))
+
+
+async def test_an_entry_that_an_agent_of_hashicorp_vault_replaces_is_read_anew(tmp_path: Path) -> None:
+    rendered = tmp_path / "github.json"
+    rendered.write_text(json.dumps({"token": "first-lease", "user": "bot"}))
+    add(tmp_path, FileSource(path=str(rendered), key="token"))
+    vault = LiveVault(tmp_path)
+    assert await value(vault) == "first-lease"
+    (tmp_path / "github.json.new").write_text(json.dumps({"token": "second-lease", "user": "bot"}))
+    (tmp_path / "github.json.new").rename(rendered)
+    assert await value(vault) == "second-lease"
+    assert {secret.reveal() for _, secret in vault.known_values()} == {b"first-lease", b"second-lease"}
 
 
 async def test_a_command_runs_once_for_all_who_wait_and_again_after_its_time(tmp_path: Path) -> None:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from proxy.core.vault import SHORTEST
 from proxy.vault.placeholder import make
-from proxy.vault.source_states import source_states, standing_problems
-from proxy.vault.vault_file import Entry, EnvSource, FileSource, VaultFile
+from proxy.vault.source_states import source_states, try_source
+from proxy.vault.sources import SourceError
+from proxy.vault.vault_file import Entry, EnvSource, FileSource
 
 
 def test_each_source_is_tried(tmp_path: Path) -> None:
@@ -20,11 +24,8 @@ def test_each_source_is_tried(tmp_path: Path) -> None:
     assert source_states({}, {}) == {}
 
 
-def test_what_shows_without_running_anything(tmp_path: Path) -> None:
-    file = VaultFile(tmp_path)
-    assert standing_problems(tmp_path, {}) == {}
-    file.add("a", Entry(placeholder=make("a"), source=FileSource(path=str(tmp_path / "none")), added=1.0))
-    file.add("b", Entry(placeholder=make("b"), source=EnvSource(variable="A"), added=1.0))
-    assert list(standing_problems(tmp_path, {})) == ["a"]
-    file.path.write_text("{")
-    assert "is damaged" in standing_problems(tmp_path, {})["*"]
+def test_a_value_that_is_too_short_to_be_found_again_counts_as_none(tmp_path: Path) -> None:
+    source = EnvSource(variable="A")
+    assert try_source(source, {"A": "x" * SHORTEST}) == SHORTEST
+    with pytest.raises(SourceError, match="fewer than"):
+        try_source(source, {"A": "x" * (SHORTEST - 1)})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from dataclasses import replace
 
 import pytest
@@ -77,3 +78,21 @@ def test_what_is_not_plain_teaches_nothing(raw: bytes) -> None:
 
 def test_a_legacy_message_teaches_nothing() -> None:
     assert learn(transport="sse") is None
+
+
+HELD = b"ilkph_key_ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+@pytest.mark.parametrize(
+    "field", [b"authorization: Bearer " + HELD, b"authorization: Basic " + b64encode(b"me:" + HELD), b"x-key: " + HELD]
+)
+def test_a_head_with_a_placeholder_teaches_nothing(field: bytes) -> None:
+    assert learn(RAW.replace(b"content-length", field + b"\r\ncontent-length")) is None
+
+
+def test_a_placeholder_in_a_field_that_varies_is_told_to_the_gate() -> None:
+    lesson = learn(VARIED)
+    assert lesson is not None
+    assert not lesson.judged.head.is_marked
+    assert not lesson.with_values((b"s-2", b"2025-11-25", b"00-2", b"8")).head.is_marked
+    assert lesson.with_values((b"s-2", b"2025-11-25", b"00-2", HELD)).head.is_marked
