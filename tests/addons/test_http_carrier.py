@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from unittest import mock
 
-from proxy.core.model import Answer, Denial, Reject
+import pytest
+
+from addons.flow_state import state_of
+from proxy.core.model import Answer, Denial, Pass, Reject
+from proxy.core.vault import Credential, Filling, Secret
+from proxy.gate.gate import Gate
+from tests.addons.http_flows import addons
 from tests.addons.test_mcp import make_flow, reason, send
 from tests.support.gate_fixture import World, call
+from tests.support.vault_fixture import FakeVault
 
 
 async def test_a_rejection_is_answered_with_its_status() -> None:
@@ -25,3 +33,32 @@ async def test_replies_reach_a_client_that_takes_events_only_as_events() -> None
     assert flow.response is not None
     assert flow.response.headers["content-type"] == "text/event-stream"
     assert (flow.response.content or b"").startswith(b"event: message\ndata: ")
+
+
+HELD = "ilkph_key_ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+VAULT = FakeVault((Credential(name="key", placeholder=HELD, hosts=("mcp.example.com",), plain=True),))
+
+
+async def test_what_needs_a_credential_is_put_in_when_it_is_sent_and_not_before() -> None:
+    gate = Gate(policy=World, redactor=World(), sink=World(), vault=replace(VAULT, values={"key": b"the-real-value"}))
+    filling = Filling(("key",), (), {HELD: Secret(b"the-real-value")})
+    gate.requests.inspect = mock.AsyncMock(return_value=Pass(filling))  # type: ignore[method-assign]
+    flow = await send(gate, make_flow(call(), X_Key=HELD))
+    assert (flow.response, flow.request.headers["x-key"]) == (None, HELD)
+    assert state_of(flow).filling is filling
+
+
+@pytest.mark.parametrize(("held", "status"), [(HELD, 403), ("none", None)])
+async def test_where_a_server_would_not_carry_a_refusal_it_is_the_answer(held: str, status: int | None) -> None:
+    gate = Gate(policy=World, redactor=World(), sink=World(), vault=VAULT)
+    answer = Answer(({"jsonrpc": "2.0", "id": 7, "result": {}},))
+    gate.requests.inspect = mock.AsyncMock(return_value=answer)  # type: ignore[method-assign]
+    flow = make_flow(call(), X_Key=held)
+    flow.request.path = "/messages?session_id=1"
+    made = addons(gate)
+    made.mcp._legacy.add("mcp.example.com", flow.request.path)
+    pending = made.mcp.request(flow)
+    assert pending is not None
+    await pending
+    # Else the server is sent a message that it carries the refusal back on, and asks for its credential first.
+    assert (flow.response.status_code if flow.response else None) == status
