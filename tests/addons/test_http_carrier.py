@@ -11,7 +11,6 @@ from addons.flow_state import state_of
 from proxy.core.model import Answer, Denial, Pass, Reject
 from proxy.core.vault import Credential, Filling, Secret
 from proxy.gate.gate import Gate
-from tests.addons.http_flows import addons
 from tests.addons.test_mcp import make_flow, reason, send
 from tests.support.gate_fixture import World, call
 from tests.support.vault_fixture import FakeVault
@@ -48,17 +47,18 @@ async def test_what_needs_a_credential_is_put_in_when_it_is_sent_and_not_before(
     assert state_of(flow).filling is filling
 
 
-@pytest.mark.parametrize(("held", "status"), [(HELD, 403), ("none", None)])
-async def test_where_a_server_would_not_carry_a_refusal_it_is_the_answer(held: str, status: int | None) -> None:
-    gate = Gate(policy=World, redactor=World(), sink=World(), vault=VAULT)
+@pytest.mark.parametrize(("hosts", "status"), [(("mcp.example.com",), None), (("other.example",), 403)])
+async def test_what_carries_a_refusal_to_a_legacy_client_has_its_credentials(
+    hosts: tuple[str, ...], status: int | None
+) -> None:
+    credential = Credential(name="key", placeholder=HELD, hosts=hosts, plain=True)
+    vault = FakeVault((credential,), values={"key": b"the-real-value"})
+    gate = Gate(policy=World, redactor=World(), sink=World(), vault=vault)
     answer = Answer(({"jsonrpc": "2.0", "id": 7, "result": {}},))
     gate.requests.inspect = mock.AsyncMock(return_value=answer)  # type: ignore[method-assign]
-    flow = make_flow(call(), X_Key=held)
+    flow = make_flow(call(), X_Key=HELD)
     flow.request.path = "/messages?session_id=1"
-    made = addons(gate)
-    made.mcp._legacy.add("mcp.example.com", flow.request.path)
-    pending = made.mcp.request(flow)
-    assert pending is not None
-    await pending
-    # Else the server is sent a message that it carries the refusal back on, and asks for its credential first.
+    await send(gate, flow)
     assert (flow.response.status_code if flow.response else None) == status
+    filling = state_of(flow).filling
+    assert (filling.names if filling else ()) == (() if status else ("key",))
