@@ -9,6 +9,7 @@ from addons import flow_state as flows
 from addons.credential_filling import PARTS
 from addons.header_fields import drop_fields
 from addons.held_response import BEGIN_SECONDS, HeldResponse, takes_events
+from proxy.core.model import Denial
 from proxy.gate.a2a_rest import router_for
 from proxy.wire.jsonrpc import serialise
 from proxy.wire.sse_ping_carrier import carrier
@@ -47,17 +48,19 @@ class HttpCarrier:
 
     async def answer(self, verdict: Answer) -> None:
         flow = self._flow
-        out_of_reach = not flows.may_leave(flow) or (self._has_placeholder() and bool(verdict.replies))
-        if out_of_reach and self._legacy.takes(flow):
+        if not flows.may_leave(flow) and self._legacy.takes(flow):
             _answer(flow, replace(verdict, status=403))  # the stream that would carry the answer is out of reach
         elif verdict.replies and self._legacy.takes(flow):
+            # The server takes what carries the answer as it takes any message of this client: with its credentials.
+            head = replace(flows.head(flow.request), encodings=())
+            filling = await self._gate.plain_requests.prepare(self._context, head, b"")
+            if isinstance(filling, Denial):
+                _answer(flow, replace(verdict, status=403))
+                return
+            flows.state_of(flow).filling = filling
             self._forward(serialise(carrier(verdict.replies, self._key)), None, {})
         else:
             _answer(flow, verdict)
-
-    def _has_placeholder(self) -> bool:
-        """Return whether a request has a placeholder in its head: without the value, its server takes nothing."""
-        return flows.head(self._flow.request).is_marked and bool(self._gate.credentials.known())
 
     async def reject(self, verdict: Reject) -> None:
         flows.answer_refused(self._flow, verdict.status, verdict.denial)

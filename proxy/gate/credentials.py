@@ -11,6 +11,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import structlog
+
 from proxy.core.vault import MARK, SHORTEST, CredentialUnavailableError, Filling, Place, Secret
 from proxy.errors import VaultError, WireError
 from proxy.gate.placeholders import (
@@ -36,11 +38,15 @@ if TYPE_CHECKING:
     from proxy.core.vault import Credential, Vault
     from proxy.wire.mcp import Headers, RequestHead
 
+log = structlog.get_logger("interlock.gate")
+
 _MARK: Final = MARK.encode()
 NOT_BOUND: Final = "credential_not_bound"
 REVOKED: Final = "credential_revoked"
 UNAVAILABLE: Final = "credential_unavailable"
 MAX_NAMED: Final = 5
+ALL: Final = "*"
+"""Stands for every credential, where the vault itself cannot be read."""
 _PLAIN_HOST: Final = re.compile(r"[A-Za-z0-9._-]+|\[?[0-9A-Fa-f:.]+\]?")
 
 
@@ -145,7 +151,9 @@ class Credentials:
         try:
             return await self._prepare(sent)
         except CredentialUnavailableError as error:
-            raise VaultError(UNAVAILABLE, f"{error}") from None
+            # Where a value comes from is told to the operator, and not to the agent, which might go and look there.
+            log.warning("a credential is not available", credential=error.name, why=error.why)
+            raise VaultError(UNAVAILABLE, _no_value(error.name)) from None
 
     async def _prepare(self, sent: Sent) -> Filling | None:
         is_mcp = sent.message is not None
@@ -239,7 +247,7 @@ class Credentials:
         self._before_use()
         secret = await self._vault.value(name)
         if len(secret.reveal()) < SHORTEST:
-            raise CredentialUnavailableError(name, f"its value has fewer than {SHORTEST} bytes")
+            raise VaultError(UNAVAILABLE, f"The value of credential {name!r} has fewer than {SHORTEST} bytes.")
         # What finds a value in answers is made before it goes out; beside the calls of others, since it takes a while.
         if not self._reflections.knows(secret):
             await asyncio.to_thread(self._reflections.learn, secret)
@@ -296,6 +304,12 @@ def _media_type(content_types: Sequence[str]) -> str:
     return content_types[0].partition(";")[0].strip().lower() if content_types else ""
 
 
+def _no_value(name: str) -> str:
+    if name == ALL:
+        return "The vault cannot be read; the operator finds in the proxy's log why."
+    return f"Credential {name!r} has no value now; the operator finds in the proxy's log why."
+
+
 def _is_utf8(value: bytes) -> bool:
     try:
         value.decode()
@@ -306,7 +320,8 @@ def _is_utf8(value: bytes) -> bool:
 
 def _check(name: str, where: str, *, fits: bool) -> None:
     if not fits:
-        raise CredentialUnavailableError(name, f"its value has characters that cannot stand in {where}")
+        text = f"The value of credential {name!r} has characters that cannot stand in {where}."
+        raise VaultError(UNAVAILABLE, text)
 
 
 def explained(credential: Credential, misfit: str, place: Place, sent: Sent) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 import httpx2
 import pytest
 from mcp import Client
+from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
 from proxy.core.vault import Place
@@ -204,3 +205,19 @@ def test_in_the_lane_a_value_is_masked_and_none_is_put_in(folder: Path, interloc
 
 def scene_trust(route: Route) -> Any:
     return ssl.create_default_context(cafile=route.ca_file)
+
+
+async def test_a_session_of_the_legacy_transport_lives_on_after_a_refusal(folder: Path, interlock, certificates, keys):
+    with start_python_server("python_sse", folder / "sse", certificates=certificates) as server:
+        route = Scene(interlock, server, Vault(folder / "sources", interlock.state_dir)).route()
+
+        def http(headers: Any = None, timeout: Any = None, auth: Any = None) -> httpx2.AsyncClient:
+            held = {**(headers or {}), "Authorization": f"Bearer {keys['head']}"}
+            return route.http(headers=held, timeout=timeout, auth=auth)
+
+        transport = sse_client(f"{server.url}/sse", httpx_client_factory=http)
+        async with Client(transport, mode="legacy", read_timeout_seconds=PATIENCE) as client:
+            assert text_of(await client.call_tool("echo", {"text": "in-a-header-1"})) == keys["head"]
+            refused = await client.call_tool("danger", {"note": "x"})
+            assert (refused.meta or {})["mcp-interlock/denial"]["reason"] == "two_phase_required"
+            assert text_of(await client.call_tool("echo", {"text": "after"})) == "after"

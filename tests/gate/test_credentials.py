@@ -171,6 +171,8 @@ async def test_a_value_that_cannot_be_had_or_stand_there_refuses(value: bytes | 
     with pytest.raises(VaultError, match="'key'") as told:
         await prepare(vault, in_header())
     assert told.value.reason == "credential_unavailable"
+    # The agent is not told where values come from.
+    assert "its file is gone" not in str(told.value)
 
 
 async def test_a_value_that_is_no_text_cannot_stand_in_a_body() -> None:
