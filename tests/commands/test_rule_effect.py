@@ -1,4 +1,4 @@
-"""What is said of a proposed rule: beside a policy that is named, that of the settings, or that of the running proxy."""
+"""What is said of a proposed rule: beside a policy that is named, that of the settings, or of the running proxy."""
 
 import json
 import time
