@@ -59,6 +59,8 @@ LONGEST = (
     "daemon/test_custom_detectors.py",
     "acceptance/test_two_phase.py",
     "acceptance/test_approval.py",
+    "acceptance/test_learning.py",
+    "console/test_learning_in_browser.py",
 )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from proxy.commands.options import trail_settings
 from proxy.commands.policy_prove import say_replay, say_verdict
 from proxy.commands.time_format import parse_age
+from proxy.errors import PolicyError
 from proxy.policy.load import load_sources, load_text
 from proxy.policy.merged_file import merged_values
 from proxy.policy_learning.proof import prove
@@ -25,7 +26,11 @@ if TYPE_CHECKING:
 def say_effect(settings: Settings, found: JsonObject, policy: Path | None, since: str, *, as_json: bool) -> None:
     """Print both for a proposal, as `policy diff --replay --prove` does. Raises PolicyError where it does not load."""
     before = _in_force(settings) if policy is None else load_sources(policy, builtin())
-    after = (*before, load_text(str(found["text"]), "proposal", builtin()))
+    proposed = load_text(str(found["text"]), "proposal", builtin())
+    taken = {rule.id for source in before for rule in source.content.rules}
+    if twice := [rule.id for rule in proposed.content.rules if rule.id in taken]:
+        raise PolicyError(f"the policy has a rule {twice[0]!r} already; is this one part of it by now?")
+    after = (*before, proposed)
     values = [merged_values(one, with_defaults=True) for one in (before, after)]
     trail = trail_settings(settings.postgres, settings.state_dir)
     say_replay(after, trail, time.time() - parse_age(since), as_json=as_json)

@@ -78,9 +78,9 @@ class EgressGuard:
 
         `proven` is False where the host is only the client's claim about given addresses (transparent mode).
         """
-        if request.port in self._answered.get(request.host, ()) and proven and not request.addresses:
-            return Judgement(replace(ANSWERED, policy_version=self.policy().version))
         try:
+            if request.port in self._answered.get(request.host, ()) and proven and not request.addresses:
+                return Judgement(self._answer(request))
             judgement = await self._judge(request)
             # An allowed name claimed for another address proves nothing: then the address itself must be allowed.
             if proven or not judgement.allowed or await self._leads_to(request):
@@ -89,6 +89,12 @@ class EgressGuard:
         except Exception as error:
             log.exception("cannot check a destination", host=request.host, error=str(error))
             return Judgement(UNJUDGED)
+
+    def _answer(self, request: EgressRequest) -> Decision:
+        """Return the decision on a host that the proxy answers for: a rule can deny it, and the default does not."""
+        decision = self.policy().egress.decide(request)
+        denied = decision.outcome is not Outcome.ALLOW and decision.reason != DEFAULT_DENY
+        return decision if denied else replace(ANSWERED, policy_version=self.policy().version)
 
     async def _judge(self, request: EgressRequest) -> Judgement:
         judgement = await self._judge_by_policy(request)

@@ -17,6 +17,8 @@ def write_yaml(value: Any) -> str:
     writer: Any = YAML(typ="safe", pure=True)
     writer.default_flow_style, writer.allow_unicode, writer.width = False, False, WIDTH
     writer.sort_base_mapping_type_on_output = False
+    # What stands twice is written twice: people read it, and a rule can be taken out by itself.
+    writer.representer.ignore_aliases = lambda _: True
     written = _Written()
     writer.dump(value, written)
     return b"".join(written.parts).decode()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from proxy.policy.arg_path import parse_arg
 from proxy.policy.regex import escape
 from proxy.policy_learning.path_roots import find_roots, is_too_wide
-from proxy.policy_learning.text_summary import FORMATS
+from proxy.policy_learning.text_summary import FORMATS, SIGNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -28,6 +28,7 @@ type Tree = dict[str, Any]
 REPEATS: Final = 5
 MAX_WORDS: Final = 12
 MAX_DOMAINS: Final = 12
+ENOUGH: Final = 5  # texts, before it says something that none of them has a sign
 TYPES, ANYTHING = 1, 2
 _COMMANDS: Final = ("command", "cmd", "commandline", "shellcommand")
 _STEPS: Final = (1, 2, 5, 10)
@@ -155,6 +156,11 @@ def text_condition(text: TextSummary, *, is_command: bool = False) -> tuple[Tree
         if name in text.formats:
             return {"matches": rf"\A(?:{FORMATS[name]})\z", **bound}, f"{name}, no longer than twice what was seen"
     masked = f"; {text.masked} of {text.count} were masked" if text.masked else ""
+    without = [one for one in SIGNS if one not in text.signs]
+    if text.count >= ENOUGH and not masked and without:
+        shown = " ".join(one for one in without if one.isprintable())
+        free = {"matches": rf"\A[^{''.join(map(escape, without))}]*\z", **bound}
+        return free, f"free text without any of {shown}, no longer than twice what was seen"
     return bound, f"free text, no longer than twice what was seen{masked}"
 
 

@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
+from urllib.parse import unquote
 
 MAX_DISTINCT: Final = 64
 MAX_PATHS: Final = 2000
@@ -30,6 +31,8 @@ FORMATS: Final[dict[str, str]] = {
     # No part of it is `..`: a dot is followed by something else.
     "a relative path": r"(?:\./)?(?:\.?[A-Za-z0-9_@][A-Za-z0-9_@.+-]*/)*(?:\.?[A-Za-z0-9_@][A-Za-z0-9_@.+-]*)?",
 }
+# Signs that lead somewhere, or mean something to a shell or a template. Free text that never had one needs none.
+SIGNS: Final = "/\\~$`|;<>{}\r\n"
 _COMPILED: Final = {name: re.compile(pattern) for name, pattern in FORMATS.items()}
 
 
@@ -46,10 +49,14 @@ class TextSummary:
     schemes: set[str] = field(default_factory=set)
     domains: set[str] | None = field(default_factory=set)
     formats: set[str] = field(default_factory=lambda: set(FORMATS))
+    signs: set[str] = field(default_factory=set)
 
     def add(self, text: str) -> None:
         self.count += 1
         self.longest = max(self.longest, len(text))
+        # A rule judges what a text stands for as well.
+        whole = text + unquote(text) if "%" in text else text
+        self.signs.update(one for one in SIGNS if one in whole)
         mask = MASK.search(text)
         known = text[: mask.start()] if mask else text
         if mask:

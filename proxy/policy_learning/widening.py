@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import TypeAdapter
@@ -61,6 +61,8 @@ def find_widening(old: CompiledPolicy, new: CompiledPolicy, seed: int = 0) -> Ve
     if _only_narrows(old, new):
         return Verdict("no")
     search = _Search(old, new, random.Random(seed))  # noqa: S311  nothing secret: the same seed looks the same way
+    if any(search.decide(call) for call in search.tested_calls()):
+        return search.verdict
     for cell in search.cells():
         search.verdict.kinds += 1
         if search.look_at(cell):
@@ -118,13 +120,20 @@ class _Search:
                 seen.add(key)
                 yield _Cell(call, old, new)
 
+    def tested_calls(self) -> Iterator[Call]:
+        """Yield the calls in tests of rules that only one policy has: people wrote down what matters there."""
+        for rule in self._differing():
+            yield from (replace(test.call.as_call(), history=Past()) for test in rule.tests)
+
     def _likely_calls(self) -> Iterator[Call]:
         """Yield calls by the names in rules that only one policy has: in a large policy they are a few of very many."""
-        sides = [[one.rule for one in policy.compiled if _counts(one)] for policy in (self._old, self._new)]
-        for mine, others in (sides, sides[::-1]):
-            for rule in mine:
-                if all(rule != other for other in others):
-                    yield from itertools.islice(_calls_of(rule), MAX_TRIES)
+        for rule in self._differing():
+            yield from itertools.islice(_calls_of(rule), MAX_TRIES)
+
+    def _differing(self) -> Iterator[Rule]:
+        before, after = _by_id(self._old), _by_id(self._new)
+        yield from (rule for name, rule in after.items() if before.get(name) != rule)
+        yield from (rule for name, rule in before.items() if after.get(name) != rule)
 
     def _calls(self) -> Iterator[Call]:
         rules = [one.rule for policy in (self._old, self._new) for one in policy.compiled if _counts(one)]
@@ -212,7 +221,10 @@ class _Search:
             if found is not None:
                 place_value(arguments, *found)
         base = cell.call
-        call = Call(base.method, base.server, base.agent, base.tool, arguments, base.hints, history=Past())
+        return self.decide(Call(base.method, base.server, base.agent, base.tool, arguments, base.hints, history=Past()))
+
+    def decide(self, call: Call) -> bool:
+        """Let both policies decide a call; return whether the new one lets more through."""
         was, now = self._old.decide(call), self._new.decide(call)
         if RANKS[now.outcome] <= RANKS[was.outcome]:
             return False
@@ -223,14 +235,15 @@ class _Search:
 
 
 def _calls_of(rule: Rule) -> Iterator[Call]:
-    """Yield a call for each way to choose names that a rule has."""
-    agents = name_classes(one for one in entries(rule.agents) if isinstance(one, str)).names
-    names = (
-        name_classes(rule.methods or ["tools/call"]),
-        server_classes(rule.servers or ()),
-        name_classes(rule.tools or ()),
-    )
-    for agent, method, server, tool in itertools.product(agents, *(one.names for one in names)):
+    """Yield a call for each way to choose names that a rule has: as they stand there first."""
+    agents = [one for one in entries(rule.agents) if isinstance(one, str)]
+    given = (rule.methods or ["tools/call"], rule.servers or (), agents, rule.tools or ())
+    classes = [name_classes(given[0]), server_classes(given[1]), *map(name_classes, given[2:])]
+    written = [
+        [one for one in found.names if one in names] or found.names for names, found in zip(given, classes, strict=True)
+    ]
+    every = [found.names for found in classes]
+    for method, server, agent, tool in itertools.chain(itertools.product(*written), itertools.product(*every)):
         yield Call(method, server, agent, tool, {}, Hints(), history=Past())
 
 

@@ -65,6 +65,7 @@ RUN = {
     "interlock audit rotate-key": [],
     "interlock console": [],
     "interlock proposals list": [],
+    "interlock policy proposals list": [],
     "interlock proposals standing": [],
     "interlock baselines set": ["pay", "--prompt", "Pay alice."],
     "interlock baselines list": [],
@@ -102,6 +103,9 @@ FAIL = {
     "interlock proposals approve": ([ID], 1),
     "interlock proposals reject": ([ID, "--reason", "no"], 1),
     "interlock proposals revoke": ([ID], 1),
+    "interlock policy proposals show": ([ID], 1),
+    "interlock policy proposals accept": ([ID], 1),
+    "interlock policy proposals reject": ([ID, "--reason", "no"], 1),
     "interlock notify test": ([], 1),
     "interlock policy decide": ([], 2),
     "interlock policy promote": ([], 1),
@@ -180,7 +184,8 @@ def test_whatever_a_command_prints_is_json(proxy: Interlock, here: dict[str, str
 
 # Nothing was proposed, and no client is installed: there is nothing to list.
 EMPTY = {
-    *("interlock proposals list", "interlock proposals standing", "interlock policy replay", "interlock setup"),
+    *("interlock policy proposals list", "interlock proposals list", "interlock proposals standing"),
+    *("interlock policy replay", "interlock setup"),
     *("interlock flows show", "interlock limits show"),
 }
 TALKS = {"interlock exec"}

@@ -1,4 +1,4 @@
-"""Learning and proposed rules in a real browser: from an agent's proposal, and from the trail, to a policy that is saved."""
+"""Learning and proposed rules in a real browser: from a proposal, and from the trail, to a policy that is saved."""
 
 from __future__ import annotations
 

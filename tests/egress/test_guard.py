@@ -97,3 +97,45 @@ async def test_a_look_up_is_remembered_for_a_moment(monkeypatch):
     now[0] = 60.0
     await resolver.look_up("localhost", 80)
     assert len(asked) == 2
+
+
+async def nothing_is_looked_up(host: str, port: int) -> tuple[str, ...]:
+    raise AssertionError(f"{host}:{port} was looked up")
+
+
+def answering(**section) -> EgressGuard:
+    policy = CompiledPolicy([], default="allow", egress=CompiledEgress(EgressPolicy.model_validate(section)))
+    answered = {"interlock.internal": {80, 443}}
+    return EgressGuard(lambda: policy, list, nothing_is_looked_up, answered=answered)
+
+
+@pytest.mark.parametrize("section", [{}, {"default": "deny"}, {"default": "report"}, ALLOWLIST])
+@pytest.mark.parametrize("port", [80, 443])
+async def test_a_host_that_the_proxy_answers_for_is_allowed_without_an_address_to_dial(section, port):
+    judgement = await answering(**section).judge(EgressRequest("interlock.internal", port, "POST"))
+    assert judgement.allowed
+    assert judgement.addresses == ()
+
+
+async def test_a_rule_can_deny_it():
+    for hosts in (["interlock.internal"], ["*.internal"]):
+        rules = [{"id": "none", "action": "deny", "hosts": hosts}]
+        judgement = await answering(rules=rules).judge(EgressRequest("interlock.internal", 80, "POST"))
+        assert judgement.decision.rule == "none"
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        EgressRequest("interlock.internal", 8080, "POST"),
+        EgressRequest("interlock.internal", 80, "POST", ("127.0.0.1",)),
+        EgressRequest("interlock.internal.attacker.test", 80, "POST"),
+    ],
+)
+async def test_other_ports_claimed_addresses_and_longer_names_are_judged_as_any_other(request_):
+    judgement = await answering(default="deny").judge(request_)
+    assert not judgement.allowed
+
+
+async def test_where_nothing_is_answered_the_name_is_one_like_any_other():
+    assert not (await guard(default="deny").judge(EgressRequest("interlock.internal", 80, "POST"))).allowed

@@ -30,3 +30,8 @@ def test_text_that_yaml_would_take_for_something_else_stays_text(text):
 
 def test_the_order_stays():
     assert write_yaml({"b": 1, "a": 2}) == "b: 1\na: 2\n"
+
+
+def test_what_stands_twice_is_written_twice():
+    shared = ["x"]
+    assert write_yaml({"a": shared, "b": shared}) == "a:\n- x\nb:\n- x\n"

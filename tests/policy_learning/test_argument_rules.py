@@ -70,3 +70,33 @@ def test_numbers_are_rounded_outward(number, up, down):
 def test_negative_numbers_are_rounded_outward():
     assert (round_down(-60), round_up(-60)) == (-100, -50)
     assert round_up(10**20) >= 10**20
+
+
+BAD_TEXTS = [
+    "/etc/passwd",
+    "..\\..\\x",
+    "~root",
+    "$(id)",
+    "`id`",
+    "a | b",
+    "a; b",
+    "<b>",
+    "{{7*7}}",
+    "a\nb",
+    "x %2fetc%2fpasswd",
+]
+
+
+@pytest.mark.parametrize("bad", BAD_TEXTS)
+def test_free_text_without_signs_of_paths_shells_and_templates_stays_without_them(bad):
+    prose = [{"q": f"weather in town {n}, please!"} for n in range(5)]
+    fits = learned(*prose)
+    assert fits({"q": "What is the weather (in Oslo) & Lyon?"})
+    assert not fits({"q": bad})
+    assert learned(*prose[:4])({"q": bad[:20]}), "four texts say too little"
+    assert learned(*prose, {"q": f"weather, {bad}"})({"q": bad[:20]}), "what was seen is allowed"
+
+
+def test_masked_text_says_nothing_of_signs():
+    fits = learned(*({"q": f"key [secret:token:{n:06x}] here"} for n in range(9)))
+    assert fits({"q": "key a/b here"})

@@ -95,3 +95,21 @@ def test_a_rule_that_is_gone_is_found_among_very_many_kinds_of_calls():
     before = policy(*many, {"action": "deny", "tools": ["last"]}, default="allow")
     found = verdict(before, policy(*many, default="allow"))
     assert (found.answer, found.witness.tool.lower()) == ("yes", "last")
+
+
+def test_a_test_beside_a_rule_is_a_witness_where_no_value_would_be_found():
+    odd = {"arg": "x", "matches": "^(ab){7}$"}
+    tested = {"call": {"agent": "a", "tool": "read", "arguments": {"x": "ab" * 7}}, "expect": "allow"}
+    found = verdict(policy(), policy({"action": "allow", "tools": ["read"], "when": odd, "tests": [tested]}))
+    assert (found.answer, found.witness.arguments) == ("yes", {"x": "ab" * 7})
+    wrong = {**tested, "call": {"tool": "read", "arguments": {"x": "no"}}}
+    assert (
+        verdict(policy(), policy({"action": "allow", "tools": ["read"], "when": odd, "tests": [wrong]})).answer != "no"
+    )
+
+
+def test_names_as_they_stand_are_tried_before_their_other_readings():
+    rule = {"action": "allow", "tools": ["read_file"], "agents": ["bot"], "servers": ["files"]}
+    many = [{**rule, "tools": [f"t{n}"], "agents": [f"a{n}"], "servers": [f"s{n}"]} for n in range(40)]
+    found = verdict(policy(*many), policy(*many, rule))
+    assert (found.answer, found.witness.agent, found.witness.tool) == ("yes", "bot", "read_file")

@@ -28,6 +28,7 @@ STORE = (
     "chain",
     "trail",
     "rollout",
+    "rule_proposals",
 )  # SQL that both databases take
 SQLITE = (
     *STORE,
