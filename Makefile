@@ -126,7 +126,7 @@ detectors: $(VENV)/.dev ## precision and recall of every detector on the labelle
 	$(BIN)/python scripts/detector_corpora.py $(ARGS)
 
 .PHONY: prove
-prove: $(VENV)/.dev ## policy diff --prove beside brute force on 10,000 random pairs of policies; about an hour on two cores
+prove: $(VENV)/.dev ## policy diff --prove beside brute force on 10,000 random pairs of policies; about 12 minutes of one core
 	PYTHONPATH=. $(BIN)/python scripts/prove_policies.py $(or $(ARGS),10000 1)
 
 .PHONY: flows
