@@ -22,6 +22,10 @@ TESTS = Path(__file__).resolve().parent
 LONGEST = (
     "test_shell_blocks.py",
     "bypass/test_bypass.py",
+    "daemon/test_fleet_behind_pooler.py",
+    "daemon/test_vault_answers.py",
+    "daemon/test_vault_mcp.py",
+    "daemon/test_vault.py",
     "daemon/test_pins.py",
     "daemon/test_rollout.py",
     "probe/test_probe.py",
