@@ -22,7 +22,7 @@ limits:
 LOOKS = 40
 HELD = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'interlock'"
 YOUNG = " AND backend_start > now() - interval '4 s'"
-KEPT = " AND backend_start < now() - interval '2 s'"
+KEPT = " AND backend_start < now() - interval '5 s'"
 QUERIES = HELD.replace("count(*)", "left(query, 100), state, now() - backend_start, now() - state_change")
 
 
