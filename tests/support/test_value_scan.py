@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.value_scan import files_below, holds, in_files, in_memory, make_value
+from tests.support.value_scan import files_below, holds, in_files, make_value
 
 VALUE = make_value().encode()
 HERE = str(Path(__file__).parents[2])
@@ -63,7 +63,3 @@ def test_a_program_finds_it_in_its_own_memory_alone_where_it_has_it(has: bool) -
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     found, size = done.stdout.split()
     assert (found, int(size) > 1 << 20) == (str(has), True)
-
-
-def test_memory_of_this_process_has_it() -> None:
-    assert in_memory("self")[0]
