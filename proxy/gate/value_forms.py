@@ -10,6 +10,7 @@ import base64
 import functools
 import json
 import re
+from html.entities import html5
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote_from_bytes
 
@@ -24,17 +25,28 @@ NESTED: Final = 100
 """Characters of a form up to which its beginning is told exactly; a longer beginning counts as one."""
 # What may stand between two characters: the zero bytes of UTF-16 and UTF-32, and where lines are folded.
 _GAP: Final = r"(?:\x00{1,3}|=?\r?\n[ \t]?|\\{1,4}r\\{1,4}n|\\{1,4}n|%0D%0A|%0A)?"
+_PERCENT: Final = r"(?:%(?:25){0,3}|=)"  # also as in quoted-printable
+_HEX: Final = "[0-9A-Fa-f]"
 # What an escape or a gap may be cut down to: a percent sign and a digit, a backslash, the start of an entity.
 _CUT: Final = (
-    r"(?:%(?:25){0,3}[0-9A-Fa-f]?|\\{1,8}(?:u[0-9A-Fa-f]{0,3}|x[0-9A-Fa-f]?|r\\{0,4})?"
-    r"|&(?:a?|amp?|(?:amp;){0,3}[#a-z]?[#a-zA-Z0-9]{0,8})|=\r?|\r|[\xc2-\xf4][\x80-\xbf]{0,2})"
+    rf"(?:{_PERCENT}{_HEX}?|\\{{1,8}}(?:u(?:{_HEX}{{0,3}}|\{{{_HEX}{{0,6}})|x{_HEX}?|[0-7]{{1,2}}|r\\{{0,4}})?"
+    r"|\\{0,8}&(?:a?|amp?|(?:amp;){0,3}[#a-z]?[#a-zA-Z0-9]{0,8})"
+    r"|'(?:\\{1,8}'?|\\{0,8}\"(?:'\\{0,8}\"?)?)|=\r?|\r|[\xc2-\xf4][\x80-\xbf]{0,2})"
 )
 # The same for a character of several bytes or units.
 _CUT_WIDE: Final = (
-    r"(?:(?:%(?:25){0,3}[0-9A-Fa-f]{2}){1,3}(?:%(?:25){0,3}[0-9A-Fa-f]?)?"
-    r"|\\{1,8}u[0-9A-Fa-f]{4}(?:\\{1,8}(?:u[0-9A-Fa-f]{0,3})?)?|" + _CUT[3:]
+    rf"(?:(?:{_PERCENT}{_HEX}{{2}}){{1,3}}(?:{_PERCENT}{_HEX}?)?"
+    rf"|(?:\\{{1,8}}(?:x{_HEX}{{2}}|[0-7]{{3}})){{1,3}}(?:\\{{1,8}}(?:x{_HEX}?|[0-7]{{0,2}}))?"
+    rf"|\\{{1,8}}u{_HEX}{{4}}(?:\\{{1,8}}(?:u{_HEX}{{0,3}})?)?|" + _CUT[3:]
 )
-_NAMED: Final = {"&": "amp", "<": "lt", ">": "gt", '"': "quot", "'": "apos"}
+_MOST_NAMED: Final = 8
+"""Letters of the name of an entity; a longer one has a shorter that is used."""
+# How CSV, SQL and YAML write a quote, and a shell: closed, escaped and opened again.
+_QUOTES: Final = {
+    '"': r"\x22{1,2}",
+    "'": r"'(?:'|\\{1,8}''|\\{0,8}\x22'\\{0,8}\x22')?",
+    " ": r"(?:\x20|\+|%(?:25){0,3}2[bB])",  # a form's blank
+}
 _WIDE: Final = ("utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
 _SLASHED: Final = "\"'\\/"
 _BROADEST: Final = 24
@@ -67,7 +79,7 @@ def _inside(encoded: str, offset: int, length: int) -> str:
 
 def hex_form(value: bytes) -> str:
     """Return the expression of a value in hex, with what often stands between two bytes."""
-    return "[ :]?".join("".join(_either_case(digit) for digit in f"{byte:02x}") for byte in value)
+    return "[ :-]?".join("".join(_either_case(digit) for digit in f"{byte:02x}") for byte in value)
 
 
 def _either_case(char: str) -> str:
@@ -76,18 +88,40 @@ def _either_case(char: str) -> str:
 
 def spelt(char: str, *, first: bool = False) -> str:
     """Return the expression of every spelling of one character, over bytes."""
-    code = ord(char)
-    plain = "".join(map(_byte, char.encode()))
     # Inside a string of JSON that is itself inside one, a quote has several backslashes before it.
     slashes = r"\\{0,8}" if char in _SLASHED or not first else ""
-    percent = "".join(f"%(?:25){{0,3}}{_digits(f'{byte:02x}')}" for byte in char.encode())
-    units = char.encode("utf-16-be")
-    escaped = "".join(rf"\\{{1,8}}u{_digits(units[i : i + 2].hex())}" for i in range(0, len(units), 2))
-    short = rf"|\\{{1,8}}x{_digits(f'{code:02x}')}" if code < 256 else ""
-    entity = f"&(?:amp;){{0,3}}#(?:0{{0,4}}{code}|[xX]0{{0,4}}{_digits(f'{code:x}')});?"
-    named = f"|&(?:amp;){{0,3}}{_NAMED[char]};?" if char in _NAMED else ""
-    wide = "" if code < 128 or code > 255 else f"|{_byte(code)}"
-    return f"(?:{slashes}{plain}|{percent}|{escaped}{short}|{entity}{named}{wide})"
+    plain = _QUOTES.get(char) or "".join(map(_byte, char.encode()))
+    return f"(?:{slashes}(?:{'|'.join([plain, *_entities(char)])})|{'|'.join(_escapes(char))})"
+
+
+def _entities(char: str) -> Iterator[str]:
+    """Return a character's spellings in HTML and XML."""
+    code = ord(char)
+    yield f"&(?:amp;){{0,3}}#(?:0{{0,4}}{code}|[xX]0{{0,4}}{_digits(f'{code:x}')});?"
+    if names := _names().get(char):
+        yield f"&(?:amp;){{0,3}}(?:{'|'.join(names)});?"
+
+
+@functools.cache
+def _names() -> dict[str, list[str]]:
+    """Return the names that HTML has for characters."""
+    found: dict[str, list[str]] = {}
+    for name, text in html5.items():
+        if name.endswith(";") and len(name) <= _MOST_NAMED + 1:
+            found.setdefault(text, []).append(name[:-1])
+    return found
+
+
+def _escapes(char: str) -> Iterator[str]:
+    """Return a character's spellings with a backslash or a percent sign."""
+    code, data, units = ord(char), char.encode(), char.encode("utf-16-be")
+    yield "".join(rf"\\{{1,8}}u{_digits(units[i : i + 2].hex())}" for i in range(0, len(units), 2))
+    yield rf"\\{{1,8}}u\{{0{{0,4}}{_digits(f'{code:x}')}\}}"
+    yield "".join(rf"\\{{1,8}}(?:x{_digits(f'{byte:02x}')}|{byte:03o})" for byte in data)
+    yield "".join(_PERCENT + _digits(f"{byte:02x}") for byte in data)
+    if 128 <= code < 256:
+        yield f"{_byte(code)}|{_PERCENT}{_digits(f'{code:02x}')}"  # of Latin-1
+        yield rf"\\{{1,8}}x{_digits(f'{code:02x}')}"
 
 
 def _byte(code: int) -> str:
@@ -162,7 +196,7 @@ def _cut_off(data: bytes, start: int, form: bytes) -> int:
 
 
 def _hex_characters(value: bytes) -> list[str]:
-    return [_either_case(digit) + ("[ :]?" if i % 2 else "") for i, digit in enumerate(value.hex())]
+    return [_either_case(digit) + ("[ :-]?" if i % 2 else "") for i, digit in enumerate(value.hex())]
 
 
 def _beginning(characters: Sequence[str], *, cut: str = _CUT) -> str:
