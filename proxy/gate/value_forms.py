@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import functools
+import html
 import json
 import re
 from html.entities import html5
@@ -49,6 +50,8 @@ _QUOTES: Final = {
 }
 _WIDE: Final = ("utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
 _SLASHED: Final = "\"'\\/"
+_SURE: Final = 32
+"""Bytes of the beginning of a long form that are in no other text by chance."""
 _BROADEST: Final = 24
 """Bytes that one character and the gap after it take at most."""
 
@@ -181,18 +184,24 @@ def _usual(texts: Sequence[str], value: bytes) -> list[bytes]:
     plain = [text.encode() for text in texts]
     plain += [value, value.hex().encode(), value.hex().upper().encode()]
     plain += [quote_from_bytes(value, safe=safe).encode() for safe in ("", "/")]
-    plain += [json.dumps(texts[0], ensure_ascii=ascii_only)[1:-1].encode() for ascii_only in (True, False)]
+    for ascii_only in (True, False):
+        inside = texts[0]
+        for _ in range(3):  # the text of a result is often JSON itself
+            inside = json.dumps(inside, ensure_ascii=ascii_only)[1:-1]
+            plain += [each.encode() for each in (inside, inside.replace("/", "\\/"), html.escape(inside))]
+    plain += [html.escape(texts[0]).encode(), html.escape(texts[0], quote=False).encode()]
     return sorted(dict.fromkeys(plain), key=len, reverse=True)
 
 
 def _cut_off(data: bytes, start: int, form: bytes) -> int:
     """Return from where on the end of `data` is the beginning of a text; its length where it is none."""
-    at = data.find(form[:1], start)
+    at = data.find(form[:_SURE], start)  # of one byte alone, a text may be full
     while at >= 0:
         if form.startswith(data[at:]):
             return at
-        at = data.find(form[:1], at + 1)
-    return len(data)
+        at = data.find(form[:_SURE], at + 1)
+    ends = range(max(start, len(data) - _SURE + 1), len(data))
+    return next((at for at in ends if form.startswith(data[at:])), len(data))
 
 
 def _hex_characters(value: bytes) -> list[str]:

@@ -109,3 +109,14 @@ def test_what_other_programs_write_is_found_and_its_beginning_is_held(value: str
         assert len(data) - (span[1] - span[0]) <= len(b"x> <y") + 24, name
         for cut in range(span[0] + 1, span[1]):
             assert forms.beginning(data[:cut]) <= span[0], (name, data[span[0] : cut])
+
+
+def test_a_long_document_is_found_in_json_of_json_and_in_pages() -> None:
+    value = json.dumps({"type": "service_account", "key": "-----BEGIN/\n" + "ab+/" * LONGEST})
+    forms = ValueForms(value.encode())
+    twice = json.dumps(json.dumps({"text": value}))
+    for written in (twice, html.escape(value), html.escape(json.dumps(value)), json.dumps(value).replace("/", "\\/")):
+        (span,) = forms.spans(written.encode())
+        assert len(written) - (span[1] - span[0]) <= 40
+        for cut in (span[0] + 1, span[0] + 20, span[1] - 1):
+            assert forms.beginning(written[:cut].encode()) <= span[0]
