@@ -35,8 +35,7 @@ def begin(gate: Gate, flow: http.HTTPFlow) -> None:
     mask = reflections.current()
     if mask is not None:
         mask_head(mask, response)
-    # A stream may bring what is given out only after it has begun.
-    if response.status_code == 101 or (mask is None and flows.media_type(response) not in _STREAMS):
+    if response.status_code == 101 or (mask is None and not _may_bring_later(gate, response)):
         return
     if flow.request.method.upper() == "HEAD" or response.status_code in (204, 304):
         return
@@ -48,6 +47,13 @@ def begin(gate: Gate, flow: http.HTTPFlow) -> None:
         state.redirect = withheld("unreadable_response", flow.request.method)
         return
     drop_fields(response.headers, (b"content-encoding",))
+
+
+def _may_bring_later(gate: Gate, response: http.Response) -> bool:
+    """Return whether an answer may bring what is given out only after it has begun: one of unknown length."""
+    if flows.media_type(response) in _STREAMS:
+        return True
+    return "content-length" not in response.headers and gate.reflections.may_come()
 
 
 def hold(flow: http.HTTPFlow) -> None:

@@ -177,6 +177,7 @@ class Credentials:
             is_raw = any(spot.is_raw and placeholder in spot.text for spot in marked)
             _check(name, "a header", fits=not is_raw or fits_header(values[name].reveal()))
         head = {placeholder: values[name] for placeholder, name in in_head.items()}
+        self._check_size("\n".join(spot.text for spot in marked).encode(), head)
         inside = {placeholder: values[name] for placeholder, name in in_body.items()}
         for name in in_body.values():
             _check(name, "a body", fits=_is_utf8(values[name].reveal()))
@@ -236,11 +237,19 @@ class Credentials:
         """Return the new body; None where nothing is put into it."""
         if not values:
             return None
+        whole = body if sent.message is None else serialise(sent.message.value)
+        self._check_size(whole, values)
         if sent.message is None:
             return Secret(fill_body(body, _media_type(sent.content_types), values))
         message = sent.message
         params = {**message.params, "arguments": fill_value(message.params.get("arguments"), values)}
         return Secret(serialise({**message.value, "params": params}))
+
+    def _check_size(self, data: bytes, values: dict[str, Secret]) -> None:
+        """Refuse what would be made far larger than it came: a value may be long, and a placeholder stand often."""
+        added = sum(data.count(placeholder.encode()) * len(secret.reveal()) for placeholder, secret in values.items())
+        if added > self._limit:
+            raise VaultError(UNAVAILABLE, f"With the values in it, the request would be {added} bytes larger.")
 
     async def _value(self, name: str) -> Secret:
         assert self._vault is not None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import html
 import json
 import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -35,6 +36,7 @@ _NO_PLACE: Final = frozenset(
 _IN_PATH: Final = "/!$&'()*+,;=:@~"
 _TEXT_TYPES: Final = ("json", "text/", "xml", "javascript", "graphql", "yaml", "multipart/", FORM)
 _REST_OF_STRING: Final = re.compile(rb'(?:[^"\\]|\\.)*"[ \t\r\n]*(:?)', re.DOTALL)
+_SECTION: Final = b"<![CDATA["
 _MARK: Final = MARK.encode()
 
 
@@ -162,8 +164,10 @@ def fill_body(body: bytes, media_type: str, values: Values) -> bytes:
     """Return a plain body with values in place of placeholders, written as its kind asks."""
     if FORM in media_type:
         return _swap_bytes(body, values, lambda raw: quote_from_bytes(raw, safe="").encode())
-    if _is_json(body):
+    if "json" in media_type or _is_json(body):  # lines of JSON, too, which are no JSON as a whole
         return _fill_json(body, values)
+    if "xml" in media_type:
+        return _fill_xml(body, values)
     return _swap_bytes(body, values, lambda raw: raw)
 
 
@@ -179,14 +183,29 @@ def _fill_json(body: bytes, values: Values) -> bytes:
     """Swap inside the strings of JSON that are no keys; all else stays byte for byte."""
     found = _pattern(values).finditer(body)
     out, end = bytearray(), 0
+    rest, string_end = None, 0
     for match in found:
-        rest = _REST_OF_STRING.match(body, match.end())
+        if match.end() > string_end:  # many may stand in one string
+            rest = _REST_OF_STRING.match(body, match.end())
+            string_end = rest.end() if rest is not None else len(body)
         if rest is not None and rest[1]:
             continue
         text = values[match[0].decode()].reveal().decode()
         out += body[end : match.start()] + json.dumps(text, ensure_ascii=False)[1:-1].encode()
         end = match.end()
     return bytes(out + body[end:])
+
+
+def _fill_xml(body: bytes, values: Values) -> bytes:
+    """Swap in XML: with entities, but for sections that have none."""
+
+    def written(match: re.Match[bytes]) -> bytes:
+        if match[0].startswith(_SECTION):
+            return _swap_bytes(match[0], values, lambda raw: raw)
+        return html.escape(values[match[0].decode()].reveal().decode()).encode()
+
+    sections = re.escape(_SECTION) + rb"(?s:.*?)(?:\]\]>|\Z)"
+    return re.sub(sections + b"|" + _pattern(values).pattern, written, body)
 
 
 def _swap(text: str, values: Values, write: Callable[[bytes], str]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from proxy.core.vault import CredentialUnavailableError
 from proxy.gate.value_forms import ValueForms
 from proxy.wire.content_coding import inflater
 
@@ -62,6 +63,13 @@ class Reflections:
     def is_on(self) -> bool:
         """Whether there may ever be anything to mask."""
         return self._vault is not None
+
+    def may_come(self) -> bool:
+        """Return whether a value may be given out later, while an answer goes on."""
+        try:
+            return self._vault is not None and bool(self._vault.credentials())
+        except CredentialUnavailableError:
+            return True
 
     def current(self) -> Mask | None:
         """Return the mask; None where no value was given out."""

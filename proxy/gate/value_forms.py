@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import base64
 import functools
+import html
 import json
 import re
+from html.entities import html5
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote_from_bytes
 
@@ -24,19 +26,32 @@ NESTED: Final = 100
 """Characters of a form up to which its beginning is told exactly; a longer beginning counts as one."""
 # What may stand between two characters: the zero bytes of UTF-16 and UTF-32, and where lines are folded.
 _GAP: Final = r"(?:\x00{1,3}|=?\r?\n[ \t]?|\\{1,4}r\\{1,4}n|\\{1,4}n|%0D%0A|%0A)?"
+_PERCENT: Final = r"(?:%(?:25){0,3}|=)"  # also as in quoted-printable
+_HEX: Final = "[0-9A-Fa-f]"
 # What an escape or a gap may be cut down to: a percent sign and a digit, a backslash, the start of an entity.
 _CUT: Final = (
-    r"(?:%(?:25){0,3}[0-9A-Fa-f]?|\\{1,8}(?:u[0-9A-Fa-f]{0,3}|x[0-9A-Fa-f]?|r\\{0,4})?"
-    r"|&(?:a?|amp?|(?:amp;){0,3}[#a-z]?[#a-zA-Z0-9]{0,8})|=\r?|\r|[\xc2-\xf4][\x80-\xbf]{0,2})"
+    rf"(?:{_PERCENT}{_HEX}?|\\{{1,8}}(?:u(?:{_HEX}{{0,3}}|\{{{_HEX}{{0,6}})|x{_HEX}?|[0-7]{{1,2}}|r\\{{0,4}})?"
+    r"|\\{0,8}&(?:a?|amp?|(?:amp;){0,3}[#a-z]?[#a-zA-Z0-9]{0,8})"
+    r"|'(?:\\{1,8}'?|\\{0,8}\"(?:'\\{0,8}\"?)?)|=\r?|\r|[\xc2-\xf4][\x80-\xbf]{0,2})"
 )
 # The same for a character of several bytes or units.
 _CUT_WIDE: Final = (
-    r"(?:(?:%(?:25){0,3}[0-9A-Fa-f]{2}){1,3}(?:%(?:25){0,3}[0-9A-Fa-f]?)?"
-    r"|\\{1,8}u[0-9A-Fa-f]{4}(?:\\{1,8}(?:u[0-9A-Fa-f]{0,3})?)?|" + _CUT[3:]
+    rf"(?:(?:{_PERCENT}{_HEX}{{2}}){{1,3}}(?:{_PERCENT}{_HEX}?)?"
+    rf"|(?:\\{{1,8}}(?:x{_HEX}{{2}}|[0-7]{{3}})){{1,3}}(?:\\{{1,8}}(?:x{_HEX}?|[0-7]{{0,2}}))?"
+    rf"|\\{{1,8}}u{_HEX}{{4}}(?:\\{{1,8}}(?:u{_HEX}{{0,3}})?)?|" + _CUT[3:]
 )
-_NAMED: Final = {"&": "amp", "<": "lt", ">": "gt", '"': "quot", "'": "apos"}
+_MOST_NAMED: Final = 8
+"""Letters of the name of an entity; a longer one has a shorter that is used."""
+# How CSV, SQL and YAML write a quote, and a shell: closed, escaped and opened again.
+_QUOTES: Final = {
+    '"': r"\x22{1,2}",
+    "'": r"'(?:'|\\{1,8}''|\\{0,8}\x22'\\{0,8}\x22')?",
+    " ": r"(?:\x20|\+|%(?:25){0,3}2[bB])",  # a form's blank
+}
 _WIDE: Final = ("utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
 _SLASHED: Final = "\"'\\/"
+_SURE: Final = 32
+"""Bytes of the beginning of a long form that are in no other text by chance."""
 _BROADEST: Final = 24
 """Bytes that one character and the gap after it take at most."""
 
@@ -67,7 +82,7 @@ def _inside(encoded: str, offset: int, length: int) -> str:
 
 def hex_form(value: bytes) -> str:
     """Return the expression of a value in hex, with what often stands between two bytes."""
-    return "[ :]?".join("".join(_either_case(digit) for digit in f"{byte:02x}") for byte in value)
+    return "[ :-]?".join("".join(_either_case(digit) for digit in f"{byte:02x}") for byte in value)
 
 
 def _either_case(char: str) -> str:
@@ -76,18 +91,40 @@ def _either_case(char: str) -> str:
 
 def spelt(char: str, *, first: bool = False) -> str:
     """Return the expression of every spelling of one character, over bytes."""
-    code = ord(char)
-    plain = "".join(map(_byte, char.encode()))
     # Inside a string of JSON that is itself inside one, a quote has several backslashes before it.
     slashes = r"\\{0,8}" if char in _SLASHED or not first else ""
-    percent = "".join(f"%(?:25){{0,3}}{_digits(f'{byte:02x}')}" for byte in char.encode())
-    units = char.encode("utf-16-be")
-    escaped = "".join(rf"\\{{1,8}}u{_digits(units[i : i + 2].hex())}" for i in range(0, len(units), 2))
-    short = rf"|\\{{1,8}}x{_digits(f'{code:02x}')}" if code < 256 else ""
-    entity = f"&(?:amp;){{0,3}}#(?:0{{0,4}}{code}|[xX]0{{0,4}}{_digits(f'{code:x}')});?"
-    named = f"|&(?:amp;){{0,3}}{_NAMED[char]};?" if char in _NAMED else ""
-    wide = "" if code < 128 or code > 255 else f"|{_byte(code)}"
-    return f"(?:{slashes}{plain}|{percent}|{escaped}{short}|{entity}{named}{wide})"
+    plain = _QUOTES.get(char) or "".join(map(_byte, char.encode()))
+    return f"(?:{slashes}(?:{'|'.join([plain, *_entities(char)])})|{'|'.join(_escapes(char))})"
+
+
+def _entities(char: str) -> Iterator[str]:
+    """Return a character's spellings in HTML and XML."""
+    code = ord(char)
+    yield f"&(?:amp;){{0,3}}#(?:0{{0,4}}{code}|[xX]0{{0,4}}{_digits(f'{code:x}')});?"
+    if names := _names().get(char):
+        yield f"&(?:amp;){{0,3}}(?:{'|'.join(names)});?"
+
+
+@functools.cache
+def _names() -> dict[str, list[str]]:
+    """Return the names that HTML has for characters."""
+    found: dict[str, list[str]] = {}
+    for name, text in html5.items():
+        if name.endswith(";") and len(name) <= _MOST_NAMED + 1:
+            found.setdefault(text, []).append(name[:-1])
+    return found
+
+
+def _escapes(char: str) -> Iterator[str]:
+    """Return a character's spellings with a backslash or a percent sign."""
+    code, data, units = ord(char), char.encode(), char.encode("utf-16-be")
+    yield "".join(rf"\\{{1,8}}u{_digits(units[i : i + 2].hex())}" for i in range(0, len(units), 2))
+    yield rf"\\{{1,8}}u\{{0{{0,4}}{_digits(f'{code:x}')}\}}"
+    yield "".join(rf"\\{{1,8}}(?:x{_digits(f'{byte:02x}')}|{byte:03o})" for byte in data)
+    yield "".join(_PERCENT + _digits(f"{byte:02x}") for byte in data)
+    if 128 <= code < 256:
+        yield f"{_byte(code)}|{_PERCENT}{_digits(f'{code:02x}')}"  # of Latin-1
+        yield rf"\\{{1,8}}x{_digits(f'{code:02x}')}"
 
 
 def _byte(code: int) -> str:
@@ -147,22 +184,28 @@ def _usual(texts: Sequence[str], value: bytes) -> list[bytes]:
     plain = [text.encode() for text in texts]
     plain += [value, value.hex().encode(), value.hex().upper().encode()]
     plain += [quote_from_bytes(value, safe=safe).encode() for safe in ("", "/")]
-    plain += [json.dumps(texts[0], ensure_ascii=ascii_only)[1:-1].encode() for ascii_only in (True, False)]
+    for ascii_only in (True, False):
+        inside = texts[0]
+        for _ in range(3):  # the text of a result is often JSON itself
+            inside = json.dumps(inside, ensure_ascii=ascii_only)[1:-1]
+            plain += [each.encode() for each in (inside, inside.replace("/", "\\/"), html.escape(inside))]
+    plain += [html.escape(texts[0]).encode(), html.escape(texts[0], quote=False).encode()]
     return sorted(dict.fromkeys(plain), key=len, reverse=True)
 
 
 def _cut_off(data: bytes, start: int, form: bytes) -> int:
     """Return from where on the end of `data` is the beginning of a text; its length where it is none."""
-    at = data.find(form[:1], start)
+    at = data.find(form[:_SURE], start)  # of one byte alone, a text may be full
     while at >= 0:
         if form.startswith(data[at:]):
             return at
-        at = data.find(form[:1], at + 1)
-    return len(data)
+        at = data.find(form[:_SURE], at + 1)
+    ends = range(max(start, len(data) - _SURE + 1), len(data))
+    return next((at for at in ends if form.startswith(data[at:])), len(data))
 
 
 def _hex_characters(value: bytes) -> list[str]:
-    return [_either_case(digit) + ("[ :]?" if i % 2 else "") for i, digit in enumerate(value.hex())]
+    return [_either_case(digit) + ("[ :-]?" if i % 2 else "") for i, digit in enumerate(value.hex())]
 
 
 def _beginning(characters: Sequence[str], *, cut: str = _CUT) -> str:

@@ -77,6 +77,26 @@ def test_before_a_value_is_given_out_streams_alone_are_watched() -> None:
     assert begun(off, answered(content_type="text/event-stream")).mask is None
 
 
+def test_what_goes_on_without_a_length_is_watched_where_there_are_credentials() -> None:
+    def log_that_goes_on() -> http.HTTPFlow:
+        flow = answered(content_type="text/plain")
+        assert flow.response is not None
+        del flow.response.headers["content-length"]
+        return flow
+
+    gate = Gate(known=False)
+    assert begun(gate, log_that_goes_on()).mask is None
+    gate.vault.held = (KEY,)
+    assert begun(gate, answered(content_type="text/plain")).mask is None
+    mask = begun(gate, log_that_goes_on()).mask
+    assert mask is not None
+    assert mask.feed(b"begin ") == b"begin "
+    gate.vault.known = ((KEY, Secret(VALUE.encode())),)
+    assert mask.feed(VALUE.encode()) + mask.close() == HELD.encode()
+    gate.vault.damaged, gate.vault.known = True, ()
+    assert begun(gate, log_that_goes_on()).mask is not None
+
+
 def test_our_own_answers_are_let_be() -> None:
     flow = answered(X=VALUE)
     flows.state_of(flow).answered = True

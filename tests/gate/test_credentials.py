@@ -238,3 +238,15 @@ async def test_beside_the_arguments_a_placeholder_is_text() -> None:
     message = replace(sent.message, value={**sent.message.value, "params": params})
     assert await prepare(vault, replace(sent, message=message)) == Filling(as_text=("key",))
     assert vault.asked == []
+
+
+async def test_a_request_that_its_values_would_make_too_large_is_refused() -> None:
+    vault = vault_of(places=ALL)
+    vault.values["key"] = b"v" * (1 << 16)
+    many = " ".join([HELD] * 17)
+    for sent in (call({"a": many}), sent_plain(HERE, read_head([]), many.encode()), in_header(placeholder=many)):
+        with pytest.raises(VaultError) as told:
+            await prepare(vault, sent)
+        assert told.value.reason == "credential_unavailable"
+        assert "vvv" not in str(told.value)
+    assert await prepare(vault, call({"a": [HELD] * 15})) is not None

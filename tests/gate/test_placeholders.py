@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import base64
 import json
+import re
+import xml.etree.ElementTree as ET
 from urllib.parse import parse_qs, unquote
 
 import pytest
 
 from proxy.core.vault import Place, Secret
+from proxy.gate import placeholders
 from proxy.gate.placeholders import (
     fill_body,
     fill_headers,
@@ -157,3 +160,26 @@ def test_of_a_value_of_json_the_strings_are_filled_and_the_keys_are_not() -> Non
 )
 def test_what_may_stand_in_a_header(value: bytes, fits: bool) -> None:
     assert fits_header(value) is fits
+
+
+def test_lines_of_json_and_xml_are_escaped_as_they_ask() -> None:
+    lines = fill_body(f'{{"a": "{HELD}"}}\n{{"{HELD}": 1}}\n'.encode(), "application/x-ndjson", VALUES).splitlines()
+    assert [json.loads(line) for line in lines] == [{"a": VALUE}, {HELD: 1}]
+    page = f"<a k='{HELD}'>{HELD}<b><![CDATA[ {HELD} ]]></b></a>"
+    top = ET.fromstring(fill_body(page.encode(), "application/soap+xml", VALUES))
+    assert (top.get("k"), top.text, top[0].text) == (VALUE, VALUE, f" {VALUE} ")
+
+
+def test_a_string_of_many_placeholders_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+
+    class Rest:
+        def match(self, body: bytes, at: int) -> re.Match[bytes] | None:
+            read.append(at)
+            return found.match(body, at)
+
+    found = placeholders._REST_OF_STRING
+    monkeypatch.setattr(placeholders, "_REST_OF_STRING", Rest())
+    body = json.dumps([" ".join([HELD] * 50), {HELD: HELD}])
+    assert json.loads(fill_body(body.encode(), "application/json", VALUES)) == [" ".join([VALUE] * 50), {HELD: VALUE}]
+    assert len(read) == 3

@@ -89,3 +89,10 @@ def test_the_mask_is_made_once_for_the_same_values(vault: FakeVault) -> None:
     assert reflections.current() is reflections.current()
     assert not Reflections(None).is_on
     assert Reflections(None).current() is None
+
+
+def test_a_value_may_come_where_there_are_credentials_or_nobody_knows() -> None:
+    assert not Reflections(None).may_come()
+    assert not Reflections(FakeVault()).may_come()
+    assert Reflections(FakeVault(held=(KEY,))).may_come()
+    assert Reflections(FakeVault(damaged=True)).may_come()

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import csv
+import html
+import io
+import json
+import quopri
 import random
+import shlex
 import string
+from collections.abc import Callable
+from urllib.parse import quote, quote_plus
 
 import pytest
 
@@ -64,3 +72,51 @@ def test_bytes_that_are_no_text_are_found() -> None:
 
 def test_several_values_in_a_text_are_all_found(made: dict[str, ValueForms]) -> None:
     assert len(list(made[VALUE].spans(VALUE.encode() * 3))) == 3
+
+
+def _row(text: str) -> str:
+    row = io.StringIO()
+    csv.writer(row).writerow([text])
+    return row.getvalue()
+
+
+WRITERS: dict[str, Callable[[str], str]] = {
+    "JSON in a page": lambda text: html.escape(json.dumps(text)),
+    "PHP's JSON": lambda text: json.dumps(text).replace("/", "\\/"),
+    "form": quote_plus,
+    "form in a query": lambda text: quote(quote_plus(text)),
+    "Latin-1 in a query": lambda text: quote(text, safe="", encoding="latin-1"),
+    "quoted-printable": lambda text: quopri.encodestring(text.encode()).decode(),
+    "CSV": _row,
+    "shell": shlex.quote,
+    "shell, with backslashes": lambda text: text.replace("'", "'\\''"),
+    "SQL": lambda text: text.replace("'", "''"),
+    "Python's bytes": lambda text: repr(text.encode()),
+    "octal": lambda text: "".join(f"\\{byte:03o}" for byte in text.encode()),
+    "code points": lambda text: "".join(f"\\u{{{ord(char):x}}}" for char in text),
+    "names of HTML": lambda text: text.replace("_", "&lowbar;").replace("=", "&equals;").replace(":", "&colon;"),
+    "hex with dashes": lambda text: text.encode().hex("-"),
+}
+"""How other programs write a text."""
+
+
+@pytest.mark.parametrize("value", ['it\'s "one" of_my=pass: words/2', "Qm9=+/x_y:z==", "pässwörtli ß9"])
+def test_what_other_programs_write_is_found_and_its_beginning_is_held(value: str) -> None:
+    forms = ValueForms(value.encode())
+    for name, write in WRITERS.items():
+        data = b"x> " + write(value).encode() + b" <y"
+        (span,) = forms.spans(data)
+        assert len(data) - (span[1] - span[0]) <= len(b"x> <y") + 24, name
+        for cut in range(span[0] + 1, span[1]):
+            assert forms.beginning(data[:cut]) <= span[0], (name, data[span[0] : cut])
+
+
+def test_a_long_document_is_found_in_json_of_json_and_in_pages() -> None:
+    value = json.dumps({"type": "service_account", "key": "-----BEGIN/\n" + "ab+/" * LONGEST})
+    forms = ValueForms(value.encode())
+    twice = json.dumps(json.dumps({"text": value}))
+    for written in (twice, html.escape(value), html.escape(json.dumps(value)), json.dumps(value).replace("/", "\\/")):
+        (span,) = forms.spans(written.encode())
+        assert len(written) - (span[1] - span[0]) <= 40
+        for cut in (span[0] + 1, span[0] + 20, span[1] - 1):
+            assert forms.beginning(written[:cut].encode()) <= span[0]
