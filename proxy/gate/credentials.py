@@ -113,6 +113,7 @@ class Credentials:
         self._before_use = before_use
         self._made_of: tuple[Any, Any] = (None, None)
         self._book: _Book | None = None
+        self._rebound: set[str] = set()  # placeholders whose hosts were changed while this process ran
 
     def may_have(self, server: str) -> bool:
         """Return whether a server may have got a value, from any worker of this proxy."""
@@ -123,8 +124,10 @@ class Credentials:
             book = self._read()
         except CredentialUnavailableError:
             book = None
-        # Of one that is revoked by now, nobody knows where it went.
-        bound = [book.bound.get(placeholder) if book is not None else None for placeholder in given]
+        if book is None:
+            return True
+        # Of one that is revoked or bound to others by now, nobody knows where it went.
+        bound = [None if placeholder in self._rebound else book.bound.get(placeholder) for placeholder in given]
         return any(each is None or each.fits_host(server) for each in bound)
 
     def may_show(self, context: Context, head: Headers, body: bytes) -> bool:
@@ -268,9 +271,20 @@ class Credentials:
             return None
         credentials, revoked = self._vault.credentials(), self._vault.revoked_placeholders()
         if self._made_of[0] is not credentials or self._made_of[1] is not revoked:
-            self._book = _book(credentials, revoked) if credentials or revoked else None
+            before, self._book = self._book, _book(credentials, revoked) if credentials or revoked else None
+            self._note_rebound(before)
             self._made_of = credentials, revoked
         return self._book
+
+    def _note_rebound(self, before: _Book | None) -> None:
+        if before is None or self._book is None:
+            return
+        now = self._book.bound
+        self._rebound |= {
+            placeholder
+            for placeholder, each in before.bound.items()
+            if placeholder in now and now[placeholder].credential.hosts != each.credential.hosts
+        }
 
 
 def _book(credentials: Iterable[Credential], revoked: frozenset[str]) -> _Book:

@@ -230,6 +230,15 @@ def test_which_servers_may_have_a_value() -> None:
     assert not Credentials(None, 1).may_have("evil.test")
 
 
+def test_a_server_that_a_credential_was_bound_to_before_may_have_its_value() -> None:
+    vault = vault_of()
+    asked = credentials(vault)
+    vault.known = ((KEY, Secret(b"the-real-value")),)
+    assert not asked.may_have("evil.test")
+    vault.held = (replace(KEY, hosts=("other.example.com",)),)
+    assert (asked.may_have("api.example.com:443"), asked.may_have("other.example.com")) == (True, True)
+
+
 async def test_beside_the_arguments_a_placeholder_is_text() -> None:
     vault = vault_of(places=ALL)
     sent = call({"a": "b"})
