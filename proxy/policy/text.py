@@ -111,13 +111,13 @@ def parse_embedded_json(text: str) -> Any:
         if _HALF.search(text):
             # Half a surrogate pair is a character to some parsers, and no text to others.
             json.dumps(parsed, ensure_ascii=False).encode()
-        return parsed
     except UnicodeEncodeError:
         raise AmbiguousError("JSON with half a character inside a string") from None
     except RecursionError:
         raise AmbiguousError("JSON nested too deeply inside a string") from None
     except ValueError:
         return None
+    return parsed
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -42,3 +42,24 @@ def test_a_condition_on_an_odd_value_refuses_nothing_that_the_policy_without_it_
     assert proven(rule, "version: 1\ndefault: allow\n").answer == "no"
     call = Call("tools/call", "s", "a", "t", {"x": value}, history=Past())
     assert compile_sources((load_text(rule, "policy", None),)).decide(call).outcome is Outcome.ALLOW
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("pins: {unlisted: deny}", "pins: {unlisted: allow}"),
+        ("pins: {drift: strict}", "pins: {drift: tolerant}"),
+        ("rules: [{id: o, on: observed, action: deny, acts: [exec]}]", "rules: []"),
+        (
+            "rules: [{id: b, action: allow}]\nlimits: [{id: l, count: 1, within: 1h, per: rule}]",
+            (
+                "rules: [{id: a, action: allow}, {id: b, action: allow}]\n"
+                "limits: [{id: l, count: 1, within: 1h, per: rule}]"
+            ),
+        ),
+    ],
+)
+def test_what_else_stops_calls_is_never_proven_to_be_the_same(before, after):
+    texts = [f"version: 1\ndefault: allow\n{text}\n" for text in (before, after)]
+    assert proven(*texts).answer == "unknown"
+    assert proven(texts[0], texts[0]).answer == "no"
