@@ -135,7 +135,8 @@ async def test_a_rule_can_deny_it():
 )
 async def test_on_other_ports_and_at_claimed_addresses_the_name_is_refused_and_not_looked_up(request_, proven):
     judgement = await answering().judge(request_, proven=proven)
-    assert "the proxy's own" in judgement.decision.message and not judgement.allowed
+    assert "the proxy's own" in judgement.decision.message
+    assert not judgement.allowed
 
 
 async def test_a_longer_name_is_one_like_any_other():
@@ -147,4 +148,5 @@ async def test_where_proposals_are_off_the_name_is_not_looked_up():
     policy = CompiledPolicy([], default="allow", egress=CompiledEgress(EgressPolicy()))
     off = EgressGuard(lambda: policy, list, nothing_is_looked_up, answered={"interlock.internal": ()})
     judgement = await off.judge(EgressRequest("interlock.internal", 80, "POST"))
-    assert "the proxy's own" in judgement.decision.message and not judgement.allowed
+    assert "the proxy's own" in judgement.decision.message
+    assert not judgement.allowed
