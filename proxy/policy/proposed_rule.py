@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 MAX_RULE: Final = 16 << 10  # bytes of its JSON
 MAX_DEPTH: Final = 20
 MAX_TESTS: Final = 20
+MAX_EXPRESSIONS: Final = 16  # a few letters may take 30 ms and 8 MiB to compile
 MAX_PROBLEMS: Final = 5
 MAX_SAID: Final = 300
 ACTIONS: Final = ("allow", "deny", "two_phase", "redact")
@@ -80,7 +81,16 @@ def _bounded(rule: object) -> dict[str, Any]:
         raise PolicyError("the rule has text or numbers that no file can hold") from None
     if size > MAX_RULE:
         raise PolicyError(f"the rule has {size} bytes; at most {MAX_RULE} are taken")
+    if (found := _expressions(rule)) > MAX_EXPRESSIONS:
+        raise PolicyError(f"the rule has {found} regular expressions in matches; at most {MAX_EXPRESSIONS} are taken")
     return rule
+
+
+def _expressions(value: Any) -> int:
+    """Return how many texts there are under `matches`, wherever it stands."""
+    asked = value.get("matches") if isinstance(value, dict) else None
+    own = len(asked) if isinstance(asked, list) else int(asked is not None)
+    return own + sum(map(_expressions, _inside(value)))
 
 
 def _depth(value: Any) -> int:

@@ -80,6 +80,8 @@ def test_an_agent_with_an_odd_name_proposes_for_itself_and_as_a_glob_for_nobody_
         ({"action": "external", "service": "opa", "tests": None}, "propose one rule on calls"),
         ({"mode": "loud"}, "mode"),
         ({"when": {"arg": "path", "matches": "("}}, ""),
+        ({"when": {"arg": "path", "matches": [rf"\pL{{1,900}}{n}" for n in range(17)]}}, "17 regular expressions"),
+        ({"when": {"any": [{"arg": "path", "matches": f"a{n}"} for n in range(17)]}}, "17 regular expressions"),
         ({"when": {"arg": "path", "path_under": "~"}}, "full path"),
         ({"description": "\ud800"}, "no file can hold"),
         ({"description": float("nan")}, "no file can hold"),
