@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,6 +18,7 @@ from proxy.commands.time_format import parse_age
 from proxy.errors import PolicyError
 from proxy.policy.load import PolicySource, load_sources
 from proxy.policy.merged_file import differences, merged_values
+from proxy.policy.policy_writer import write_yaml
 from proxy.policy_learning.proof import prove
 from proxy.redact import builtin
 from proxy.rollout.bundle import Bundle
@@ -64,11 +64,7 @@ def show(
     if as_json:
         typer.echo(json.dumps(whole))
         return
-    from ruamel.yaml import YAML  # noqa: PLC0415  slow to import
-
-    yaml: Any = YAML(typ="safe", pure=True)
-    yaml.default_flow_style, yaml.sort_base_mapping_type_on_output, yaml.width = False, False, 120
-    yaml.dump(whole, sys.stdout)
+    typer.echo(write_yaml(whole), nl=False)
 
 
 def is_version(name: str) -> bool:

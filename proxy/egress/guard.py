@@ -19,6 +19,7 @@ from proxy.core.model import Decision, EgressRequest, Outcome
 from proxy.egress.name_counter import NameCounter
 from proxy.policy.egress import DEFAULT_DENY
 from proxy.policy.ip_address import parse_address
+from proxy.policy.server_names import canonical_name
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -37,6 +38,11 @@ OWN_MACHINE: Final = Decision(
 )
 ANSWERED: Final = Decision(Outcome.ALLOW, "egress_allowed")
 """The decision on a host that the proxy answers for itself. It has no address, so nothing can be dialled."""
+RESERVED: Final = Decision(
+    Outcome.DENY,
+    "egress_denied",
+    message="This name is the proxy's own. Agents propose rules there, on ports 80 and 443, where operators allow it.",
+)
 LOOK_UP_SECONDS: Final = 10.0
 REMEMBER_SECONDS: Final = 5.0
 MAX_REMEMBERED: Final = 1024
@@ -57,7 +63,8 @@ class Judgement(NamedTuple):
 class EgressGuard:
     """Decides on destinations by the policy in force. `own` returns the addresses that this proxy listens on.
 
-    `answered` has the hosts, and their ports, that the proxy answers for itself.
+    `answered` has the hosts, and their ports, that the proxy answers for itself. On other ports nobody is there: the
+    name is not looked up, because whoever answers for it in a network would get what is meant for the proxy.
     """
 
     def __init__(
@@ -79,8 +86,10 @@ class EgressGuard:
         `proven` is False where the host is only the client's claim about given addresses (transparent mode).
         """
         try:
-            if request.port in self._answered.get(request.host, ()) and proven and not request.addresses:
-                return Judgement(self._answer(request))
+            ports = self._answered.get(canonical_name(request.host))
+            if ports is not None:
+                ours = request.port in ports and proven and not request.addresses
+                return Judgement(self._answer(request) if ours else RESERVED)
             judgement = await self._judge(request)
             # An allowed name claimed for another address proves nothing: then the address itself must be allowed.
             if proven or not judgement.allowed or await self._leads_to(request):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from proxy.policy.conditions import as_tuple
 from proxy.policy.load import compile_sources, merge_egress
+from proxy.policy.rules import Pins
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -45,7 +46,7 @@ def merged_values(sources: Sequence[PolicySource], *, with_defaults: bool = Fals
     whole: dict[str, Any] = {"version": 1, "default": policy.default}
     if homes := [home for source in sources if source.content.home for home in as_tuple(source.content.home)]:
         whole["home"] = list(dict.fromkeys(homes))
-    whole["pins"] = {"mode": policy.pins.mode, "hidden_characters": policy.pins.hidden_characters}
+    whole["pins"] = {name: getattr(policy.pins, name) for name in Pins.model_fields}
     for name in _LISTS:
         if found := [_plain(each, with_defaults) for source in sources for each in getattr(source.content, name)]:
             whole[name] = found

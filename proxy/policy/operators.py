@@ -208,7 +208,10 @@ def _type(arg: ArgPath, operand: Any) -> Test:
 
     def fits(value: Any) -> bool:
         kind = views.kind_of(value)
-        return kind in wanted or (kind == "number" and "integer" in wanted and float(value).is_integer())
+        if kind != "number" or "integer" not in wanted:
+            return kind in wanted
+        # A whole number may be larger than any float.
+        return kind in wanted or isinstance(value, int) or float(value).is_integer()
 
     def test(context: EvalContext) -> int:
         found = arg.select(context)

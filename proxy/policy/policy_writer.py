@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-WIDTH = 110
+# No line is folded: ruamel.yaml reads a quoted text that it folded between two escapes with a space more.
+WIDTH = 1 << 30
 
 
 def write_yaml(value: Any) -> str:

@@ -27,9 +27,11 @@ if TYPE_CHECKING:
 MAX_RULE: Final = 16 << 10  # bytes of its JSON
 MAX_DEPTH: Final = 20
 MAX_TESTS: Final = 20
+MAX_EXPRESSIONS: Final = 16  # a few letters may take 30 ms and 8 MiB to compile
 MAX_PROBLEMS: Final = 5
 MAX_SAID: Final = 300
 ACTIONS: Final = ("allow", "deny", "two_phase", "redact")
+OPENING: Final = ("allow", "two_phase")
 NAME: Final = "proposal"
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 
@@ -79,7 +81,16 @@ def _bounded(rule: object) -> dict[str, Any]:
         raise PolicyError("the rule has text or numbers that no file can hold") from None
     if size > MAX_RULE:
         raise PolicyError(f"the rule has {size} bytes; at most {MAX_RULE} are taken")
+    if (found := _expressions(rule)) > MAX_EXPRESSIONS:
+        raise PolicyError(f"the rule has {found} regular expressions in matches; at most {MAX_EXPRESSIONS} are taken")
     return rule
+
+
+def _expressions(value: Any) -> int:
+    """Return how many texts there are under `matches`, wherever it stands."""
+    asked = value.get("matches") if isinstance(value, dict) else None
+    own = len(asked) if isinstance(asked, list) else int(asked is not None)
+    return own + sum(map(_expressions, _inside(value)))
 
 
 def _depth(value: Any) -> int:
@@ -98,12 +109,15 @@ def _inside(value: Any) -> Collection[Any]:
 
 
 def _check_agents(rule: Rule, agent: str) -> None:
-    # What opens something is for whoever asks for it, and for nobody else.
-    if rule.action != "allow":
+    # What opens something is for whoever asks for it, and for nobody else. A two_phase rule opens what is denied by
+    # default: without people, the agent commits by itself.
+    if rule.action not in OPENING:
         return
-    own = {re.sub(r"([*?\[])", r"[\1]", name) for name in (agent, fold(agent).strip())}
-    if not rule.agents or not {str(one) for one in rule.agents} <= own:
-        raise PolicyError(f"an allow must be for you alone: write agents: [{json.dumps(agent)}], in its tests too")
+    itself, lax = (re.sub(r"([*?\[])", r"[\1]", name) for name in (agent, fold(agent).strip()))
+    named = {str(one) for one in rule.agents or ()}
+    if itself not in named or not named <= {itself, lax}:
+        words = f"write agents: [{json.dumps(agent)}], in its tests too"
+        raise PolicyError(f"a rule with the action {rule.action} must be for you alone: {words}")
 
 
 def _check_tests(rule: Rule) -> None:

@@ -29,6 +29,7 @@ INVISIBLE_CLASS = "".join(f"{chr(low)}-{chr(high)}" for low, high in _RANGES)
 MAX_DECODES = 8
 NOT_UTF8 = "percent-encoded bytes that are not UTF-8"
 _PERCENT_U: Final = re.compile("%u([0-9a-fA-F]{4})")
+_HALF: Final = re.compile(r"\\u[dD]|[\ud800-\udfff]")
 _BLANKS: Final = " \t\r\n\ufeff"
 _OPENINGS: Final = frozenset('{["')
 
@@ -85,7 +86,11 @@ def _percent_decode(text: str) -> tuple[str, bool]:
     if "%" not in text:
         return text, True
     # Some Windows servers still take %u002e for a dot.
-    data = unquote_to_bytes(_PERCENT_U.sub(lambda found: chr(int(found[1], 16)), text.replace("%U", "%u")))
+    plain = _PERCENT_U.sub(lambda found: chr(int(found[1], 16)), text.replace("%U", "%u"))
+    try:
+        data = unquote_to_bytes(plain)
+    except UnicodeEncodeError:
+        raise AmbiguousError("half a character, percent-encoded") from None
     try:
         return data.decode("utf-8"), True
     except UnicodeDecodeError:
@@ -102,11 +107,17 @@ def parse_embedded_json(text: str) -> Any:
     if not looks_like_json(text):
         return None
     try:
-        return json.loads(text.lstrip(_BLANKS), object_pairs_hook=_no_duplicates)
+        parsed = json.loads(text.lstrip(_BLANKS), object_pairs_hook=_no_duplicates)
+        if _HALF.search(text):
+            # Half a surrogate pair is a character to some parsers, and no text to others.
+            json.dumps(parsed, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise AmbiguousError("JSON with half a character inside a string") from None
     except RecursionError:
         raise AmbiguousError("JSON nested too deeply inside a string") from None
     except ValueError:
         return None
+    return parsed
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -32,6 +32,7 @@ ENOUGH: Final = 5  # texts, before it says something that none of them has a sig
 TYPES, ANYTHING = 1, 2
 _COMMANDS: Final = ("command", "cmd", "commandline", "shellcommand")
 _STEPS: Final = (1, 2, 5, 10)
+_LEAST, _MOST = 1e-300, 1e300  # beyond these, a step is no number
 
 
 @dataclass(slots=True)
@@ -51,8 +52,8 @@ def generalise(shape: Shape, levels: Mapping[str, int]) -> Generalised:
 
 def _object(place: str, prefix: str, shape: Shape, levels: Mapping[str, int], said: dict[str, str]) -> Iterator[Tree]:
     """Return the conditions on an object: which members it has, and each of them."""
-    if shape.open_keys or levels.get(place, 0):
-        said[place] = "any member: their names vary, or are masked"
+    if shape.open_keys or "" in shape.members or levels.get(place, 0):
+        said[place] = "any member: their names vary, are masked or empty"
     else:
         yield {"arg": place, "only_keys": sorted(shape.members)}
         said[place] = f"only {', '.join(sorted(shape.members))}" if shape.members else "none"
@@ -186,6 +187,8 @@ def round_up(number: float) -> int | float:
     """Return the next 1, 2 or 5 times a power of ten: room for the next honest value, but for no other size."""
     if number <= 0:
         return 0 if number == 0 else -round_down(-number)
+    if not _LEAST < number < _MOST:
+        return number
     power = 10.0 ** math.floor(math.log10(number))
     found = next(step * power for step in _STEPS if step * power >= number * (1 - 1e-12))
     return _plain(max(found, number))
@@ -197,10 +200,12 @@ def round_down(number: float) -> int | float:
         return -round_up(-number)
     if number < 10:
         return 0
+    if number >= _MOST:
+        return number
     power = 10.0 ** math.floor(math.log10(number))
     found = next(step * power for step in reversed(_STEPS) if step * power <= number * (1 + 1e-12))
     return _plain(min(found, number))
 
 
 def _plain(number: float) -> int | float:
-    return int(number) if float(number).is_integer() and abs(number) < 2**53 else number
+    return int(number) if abs(number) < 2**53 and float(number).is_integer() else number

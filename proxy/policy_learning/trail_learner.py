@@ -80,6 +80,7 @@ class _Learner:
         self._scope = scope
         self._tools: dict[_Key, ToolCalls] = {}
         self._hosts = HostLearner()
+        self._nameless: list[str] = []
         self._denied = self._marked = self._widened = 0
 
     def _wanted(self, event: Mapping[str, Any]) -> tuple[Call, str] | None:
@@ -103,6 +104,9 @@ class _Learner:
             self._denied += not marked and event.get("kind") == "decided" and event.get("decision") == "deny"
             return
         call, outcome = found
+        if call.tool == "":
+            self._nameless.append(_audit_id(event))  # no glob fits it alone
+            return
         key = (call.agent, call.server, call.method, call.tool, outcome)
         if key not in self._tools:
             if len(self._tools) >= MAX_TOOLS:
@@ -121,7 +125,7 @@ class _Learner:
         learned = sum(one.seen.count for one in self._tools.values())
         counts = (learned, self._denied, self._marked)
         hosts, unnamed = self._hosts.rules()
-        return LearnedPolicy(rules, hosts, self._hosts.known, *counts, unnamed, self._widened)
+        return LearnedPolicy(rules, hosts, self._hosts.known, *counts, [*self._nameless, *unnamed], self._widened)
 
     def widen(self, made: LearnedPolicy, events: Iterable[Mapping[str, Any]]) -> bool:
         """Decide the calls again; widen what refuses one of them. Return whether something was widened."""
@@ -138,8 +142,9 @@ class _Learner:
             if rule is None or policy.decide(call).outcome in (Outcome.ALLOW, Outcome.TWO_PHASE):
                 continue
             blamed = _blamed(compile_values(rule.values).when, call)
-            for calls in rule.calls if blamed else ():
-                changed |= {(_key(calls), place) for place in blamed if calls.levels.get(place, 0) < ANYTHING}
+            # For this agent alone: what it sends widens no rule of another one.
+            levels = self._tools[key].levels
+            changed |= {(key, place) for place in blamed if levels.get(place, 0) < ANYTHING}
             if not blamed:
                 made.uncovered.append(_audit_id(event))
         for key, place in changed:

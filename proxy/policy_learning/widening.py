@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import TypeAdapter
 
-from proxy.core.model import Call, Hints, Outcome
+from proxy.core.model import Call, Decision, Hints, Outcome
 from proxy.policy.agents import ClaimMatch, entries
 from proxy.policy.conditions import When, earlier_in
 from proxy.policy.decide import SESSION_METHODS
@@ -26,7 +26,7 @@ from proxy.policy.rules import AllowRule, DenyRule, ExternalRule, RedactRule, Tw
 from proxy.policy.views import MAY, NO, YES
 from proxy.policy_learning.abstract_bits import ALL_ANSWERS, Atom, atoms_in, possible
 from proxy.policy_learning.atom_order import excluded
-from proxy.policy_learning.name_classes import name_classes, server_classes
+from proxy.policy_learning.name_classes import method_classes, name_classes, server_classes
 from proxy.policy_learning.sample_values import place_value, sample_values
 
 if TYPE_CHECKING:
@@ -37,7 +37,9 @@ if TYPE_CHECKING:
     from proxy.policy.rules import Rule
     from proxy.policy.views import Test
 
-RANKS: Final = {Outcome.DENY: 0, Outcome.TWO_PHASE: 1, Outcome.EXTERNAL: 1, Outcome.ALLOW: 2}
+# How much a policy lets through: nothing, what people approve, what an agent may commit by itself, the call at once.
+NOTHING, BY_PEOPLE, BY_AGENT, AT_ONCE = range(4)
+_RANKS: Final = {Outcome.DENY: NOTHING, Outcome.EXTERNAL: BY_PEOPLE, Outcome.ALLOW: AT_ONCE}
 MAX_CELLS: Final = 20_000
 MAX_STEPS: Final = 20_000  # of the search for one kind of call
 MAX_TRIES: Final = 200
@@ -54,6 +56,13 @@ class Verdict:
     now: str = ""
     why: list[str] = field(default_factory=list)
     kinds: int = 0  # of calls that were looked at
+
+
+def rank(decision: Decision) -> int:
+    """Return how much a decision lets through."""
+    if decision.outcome is Outcome.TWO_PHASE:
+        return BY_AGENT if decision.terms is not None and decision.terms.approval == "auto" else BY_PEOPLE
+    return _RANKS[decision.outcome]
 
 
 def find_widening(old: CompiledPolicy, new: CompiledPolicy, seed: int = 0) -> Verdict:
@@ -76,8 +85,10 @@ def _only_narrows(old: CompiledPolicy, new: CompiledPolicy) -> bool:
     """Return whether `new` differs by rules alone that can let nothing through, and lacks none that stops something."""
     if old.default != new.default:
         return False
-    opening = (TwoPhaseRule, ExternalRule, AllowRule) if old.default == "deny" else ()
     before, after = (_by_id(policy) for policy in (old, new))
+    opening: tuple[type, ...] = (TwoPhaseRule, ExternalRule, AllowRule) if old.default == "deny" else ()
+    # A rule more that asks changes how the others ask.
+    opening += (TwoPhaseRule,) if any(isinstance(rule, TwoPhaseRule) for rule in before.values()) else ()
     added = (rule for name, rule in after.items() if before.get(name) != rule)
     gone = (rule for name, rule in before.items() if after.get(name) != rule)
     return not any(isinstance(rule, opening) for rule in added) and all(isinstance(rule, AllowRule) for rule in gone)
@@ -143,7 +154,7 @@ class _Search:
         agents = name_classes(one for one in named if isinstance(one, str))
         tools = name_classes(one for rule in rules for one in rule.tools or ())
         servers = server_classes(one for rule in rules for one in rule.servers or ())
-        methods = name_classes(["tools/call", "ping", *(one for rule in rules for one in rule.methods or ())])
+        methods = method_classes(one for rule in rules for one in rule.methods or ())
         for what, found in (("agents", agents), ("tools", tools), ("servers", servers), ("methods", methods)):
             if not found.complete:
                 self._unknown(f"globs over {what} are only sampled")
@@ -158,6 +169,8 @@ class _Search:
 
     def look_at(self, cell: _Cell) -> bool:
         """Look for a call of this kind that is let through; return whether one was found."""
+        if _asks_otherwise(cell):
+            self._unknown("two_phase rules differ in how they ask")
         if not self._may_widen(cell, {}):
             return False
         tables = {arg: self._table(arg, atoms) for arg, atoms in cell.by_arg.items()}
@@ -226,7 +239,7 @@ class _Search:
     def decide(self, call: Call) -> bool:
         """Let both policies decide a call; return whether the new one lets more through."""
         was, now = self._old.decide(call), self._new.decide(call)
-        if RANKS[now.outcome] <= RANKS[was.outcome]:
+        if rank(now) <= rank(was):
             return False
         self.verdict.answer, self.verdict.witness = "yes", call
         self.verdict.was = f"{was.outcome} ({was.rule or was.reason})"
@@ -261,6 +274,20 @@ def _all_hints() -> Iterator[Hints]:
         yield Hints.read(dict(zip(names, values, strict=True)))
 
 
+def _asks_otherwise(cell: _Cell) -> bool:
+    """Return whether calls that both policies ask about could be asked about less strictly by the new one."""
+    old, new = ([one.rule for one in rules if isinstance(one.rule, TwoPhaseRule)] for rules in (cell.old, cell.new))
+    if not old or not new:
+        return False
+    before, after = ({_way_to_ask(rule) for rule in rules} for rules in (old, new))
+    return not before <= after or {rule.how for rule in old} != {rule.how for rule in new}
+
+
+def _way_to_ask(rule: TwoPhaseRule) -> str:
+    aside = {"id", "description", "severity", "tests", "agents", "servers", "tools", "methods", "annotations"}
+    return rule.model_dump_json(exclude=aside)
+
+
 def _about(cell: _Cell) -> str:
     rules = [rule.rule for rule in (*cell.old, *cell.new)]
     if any(isinstance(rule, ExternalRule) for rule in rules):
@@ -272,31 +299,33 @@ def _about(cell: _Cell) -> str:
 
 
 def _most(policy: CompiledPolicy, rules: Sequence[CompiledRule], call: Call, known: dict[Atom, int]) -> int:
-    """Return the most that a policy may let through, given some answers: 0 nothing, 1 by people, 2 at once."""
+    """Return the most that a policy may let through, given some answers."""
     answers = [(rule.rule, possible(rule.rule.when, known)) for rule in rules]
     if any(isinstance(rule, DenyRule) and NO not in bits for rule, bits in answers):
-        return 0
-    two = [bits for rule, bits in answers if isinstance(rule, TwoPhaseRule)]
-    if any(NO not in bits for bits in two):
-        return 1
+        return NOTHING
+    two = [(rule, bits) for rule, bits in answers if isinstance(rule, TwoPhaseRule)]
+    if sure := [rule for rule, bits in two if NO not in bits]:
+        return BY_PEOPLE if any(rule.by_people for rule in sure) else BY_AGENT
     lets = any(isinstance(rule, AllowRule) and YES in bits for rule, bits in answers)
     lets = lets or any(isinstance(rule, ExternalRule) and bits != {NO} for rule, bits in answers)
     if lets or policy.default == "allow" or call.method in SESSION_METHODS:
-        return 2
-    return 1 if any(bits != {NO} for bits in two) else 0
+        return AT_ONCE
+    may = [rule for rule, bits in two if bits != {NO}]
+    return NOTHING if not may else BY_PEOPLE if all(rule.by_people for rule in may) else BY_AGENT
 
 
 def _least(policy: CompiledPolicy, rules: Sequence[CompiledRule], call: Call, known: dict[Atom, int]) -> int:
     """Return the least that a policy may let through, given some answers."""
     answers = [(rule.rule, possible(rule.rule.when, known)) for rule in rules]
     if any(isinstance(rule, DenyRule | ExternalRule) and bits != {NO} for rule, bits in answers):
-        return 0
-    two = [bits for rule, bits in answers if isinstance(rule, TwoPhaseRule)]
+        return NOTHING
+    two = [(rule, bits) for rule, bits in answers if isinstance(rule, TwoPhaseRule)]
     # May can be a value that cannot be judged, and then a two-phase rule refuses.
-    if any(MAY in bits for bits in two):
-        return 0
+    if any(MAY in bits for _, bits in two):
+        return NOTHING
     sure = any(isinstance(rule, AllowRule) and bits == {YES} for rule, bits in answers)
     open_ = policy.default == "allow" or call.method in SESSION_METHODS or sure
-    if not open_ and not any(bits == {YES} for bits in two):
-        return 0
-    return 1 if any(bits != {NO} for bits in two) else 2
+    if not open_ and not any(bits == {YES} for _, bits in two):
+        return NOTHING
+    may = [rule for rule, bits in two if bits != {NO}]
+    return AT_ONCE if not may else BY_PEOPLE if any(rule.by_people for rule in may) else BY_AGENT

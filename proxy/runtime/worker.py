@@ -281,7 +281,7 @@ class Worker:
         )
         certificates = replacements.certificates()
         asks = self.verifier is not None and self.verifier.uses_certificates
-        answered = {RULE_HOST: RULE_PORTS} if settings.rule_proposals else {}
+        answered = {RULE_HOST: RULE_PORTS if settings.rule_proposals else frozenset[int]()}
         addresses = lambda: [*own, *self.admin_api.addresses]  # noqa: E731
         egress = Egress(EgressGuard(self.policy.current, addresses, answered=answered), self.gate)
         carriers = http_addons(

@@ -251,8 +251,10 @@ def test_without_the_setting_nothing_is_there(tmp_path: Any) -> None:
     with start_interlock(tmp_path) as off, http(off) as opened:
         body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
         answer = opened.post(f"http://{HOST}/mcp", json=body)
-    assert answer.status_code == 502 or "error" in answer.json()
+        plain = opened.get(f"http://{HOST.upper()}:8080/")
+    assert answer.json()["error"]["data"]["reason"] == "egress_denied"
     assert "policy.propose" not in answer.text
+    assert (plain.status_code, "egress_denied" in plain.text) == (403, True)
 
 
 def http(interlock: Interlock, token: str = "") -> httpx2.Client:

@@ -125,17 +125,28 @@ async def test_a_rule_can_deny_it():
 
 
 @pytest.mark.parametrize(
-    "request_",
+    ("request_", "proven"),
     [
-        EgressRequest("interlock.internal", 8080, "POST"),
-        EgressRequest("interlock.internal", 80, "POST", ("127.0.0.1",)),
-        EgressRequest("interlock.internal.attacker.test", 80, "POST"),
+        (EgressRequest("interlock.internal", 8080, "POST"), True),
+        (EgressRequest("Interlock.Internal.", 8080, "POST"), True),
+        (EgressRequest("interlock.internal", 80, "POST", ("127.0.0.1",)), True),
+        (EgressRequest("interlock.internal", 80, "POST", ("192.0.2.1",)), False),
     ],
 )
-async def test_other_ports_claimed_addresses_and_longer_names_are_judged_as_any_other(request_):
-    judgement = await answering(default="deny").judge(request_)
+async def test_on_other_ports_and_at_claimed_addresses_the_name_is_refused_and_not_looked_up(request_, proven):
+    judgement = await answering().judge(request_, proven=proven)
+    assert "the proxy's own" in judgement.decision.message
     assert not judgement.allowed
 
 
-async def test_where_nothing_is_answered_the_name_is_one_like_any_other():
-    assert not (await guard(default="deny").judge(EgressRequest("interlock.internal", 80, "POST"))).allowed
+async def test_a_longer_name_is_one_like_any_other():
+    request = EgressRequest("interlock.internal.attacker.test", 80, "POST")
+    assert (await answering(default="deny").judge(request)).decision.reason == "egress_default_deny"
+
+
+async def test_where_proposals_are_off_the_name_is_not_looked_up():
+    policy = CompiledPolicy([], default="allow", egress=CompiledEgress(EgressPolicy()))
+    off = EgressGuard(lambda: policy, list, nothing_is_looked_up, answered={"interlock.internal": ()})
+    judgement = await off.judge(EgressRequest("interlock.internal", 80, "POST"))
+    assert "the proxy's own" in judgement.decision.message
+    assert not judgement.allowed

@@ -48,9 +48,9 @@ def test_a_view_that_only_may_match_denies_and_does_not_allow():
 
 
 def test_a_condition_that_raises_is_an_error_of_the_policy():
-    reason, detail = evaluate("deny", {"arg": "amount", "type": "integer"}, {"amount": 10**400})
+    reason, detail = evaluate("deny", {"arg": "amount", "type": "integer"}, {"amount": object()})
     assert reason == POLICY_ERROR
-    assert detail.startswith("OverflowError")
+    assert detail.startswith("TypeError")
 
 
 @pytest.mark.parametrize(("action", "applies"), [("deny", True), ("redact", True), ("allow", False)])

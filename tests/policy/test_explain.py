@@ -84,7 +84,7 @@ def test_an_explanation_as_json_has_every_part_of_a_condition():
 
 
 def test_a_rule_that_raises_is_explained_as_an_error():
-    told = explained({"n": 10**400}, {"id": "r", "action": "deny", "when": {"arg": "n", "type": "integer"}})
+    told = explained({"n": object()}, {"id": "r", "action": "deny", "when": {"arg": "n", "type": "integer"}})
     condition = told.looked_at[0].condition
-    assert (condition.answer, condition.trouble.partition(":")[0]) == ("cannot tell", "OverflowError")
+    assert (condition.answer, condition.trouble.partition(":")[0]) == ("cannot tell", "TypeError")
     assert told.decision.reason == "policy_error"

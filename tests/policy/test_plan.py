@@ -166,7 +166,7 @@ def test_many_conditions_of_one_kind_decide_every_value_as_one_by_one(operator):
 )
 def test_a_condition_that_breaks_before_another_says_no_still_refuses_the_call(when):
     decision = compile_rules([{"id": "r", "action": "redact", "detectors": ["pii"], "when": when}]).decide(
-        call({"path": "/srv", "amount": 10**400})
+        call({"path": "/srv", "amount": object()})
     )
     assert (decision.outcome, decision.reason) == (Outcome.DENY, "policy_error")
 

@@ -35,3 +35,10 @@ def test_the_order_stays():
 def test_what_stands_twice_is_written_twice():
     shared = ["x"]
     assert write_yaml({"a": shared, "b": shared}) == "a:\n- x\nb:\n- x\n"
+
+
+@pytest.mark.parametrize(
+    "text", ["\u0e14\u0e49" * 80, "\U0001f468\u200d\U0001f9b0 " * 20, "\x85 \u2028 " * 40, "a b " * 80, " x "]
+)
+def test_a_long_text_is_read_as_it_was_written(text):
+    assert plain_values(parse_yaml(write_yaml({"text": [text], text: 1}).encode())) == {"text": [text], text: 1}

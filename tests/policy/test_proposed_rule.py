@@ -36,9 +36,21 @@ def test_a_good_rule_is_written_as_a_policy_file_that_means_the_same():
     assert checked.text.isascii()
 
 
-@pytest.mark.parametrize("action", ["deny", "two_phase"])
-def test_what_restricts_may_be_for_all(action):
-    assert check(**with_action(action, agents=None)).rule_id == "mine"
+def test_what_restricts_may_be_for_all():
+    assert check(**with_action("deny", agents=None)).rule_id == "mine"
+
+
+def test_what_asks_first_opens_what_is_denied_by_default_so_it_is_for_the_agent_alone():
+    assert check(**with_action("two_phase")).rule_id == "mine"
+    with pytest.raises(PolicyError, match="you alone"):
+        check(**with_action("two_phase", agents=None))
+
+
+def test_an_agent_does_not_propose_for_one_whose_name_is_its_own_in_lower_case():
+    tests = [{**one, "call": {**one["call"], "agent": "BOT"}} for one in rule()["tests"]]
+    assert check("BOT", agents=["BOT", "bot"], tests=tests)
+    with pytest.raises(PolicyError, match="you alone"):
+        check("BOT", agents=["bot"])
 
 
 def test_an_agent_with_an_odd_name_proposes_for_itself_and_as_a_glob_for_nobody_else():
@@ -68,6 +80,8 @@ def test_an_agent_with_an_odd_name_proposes_for_itself_and_as_a_glob_for_nobody_
         ({"action": "external", "service": "opa", "tests": None}, "propose one rule on calls"),
         ({"mode": "loud"}, "mode"),
         ({"when": {"arg": "path", "matches": "("}}, ""),
+        ({"when": {"arg": "path", "matches": [rf"\pL{{1,900}}{n}" for n in range(17)]}}, "17 regular expressions"),
+        ({"when": {"any": [{"arg": "path", "matches": f"a{n}"} for n in range(17)]}}, "17 regular expressions"),
         ({"when": {"arg": "path", "path_under": "~"}}, "full path"),
         ({"description": "\ud800"}, "no file can hold"),
         ({"description": float("nan")}, "no file can hold"),

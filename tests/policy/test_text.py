@@ -88,10 +88,16 @@ def test_json_inside_a_string_is_parsed(text, value):
     assert parse_embedded_json(text) == value
 
 
-@pytest.mark.parametrize("text", ['{"a": 1, "a": 2}', '[{"b": 1, "b": 1}]', "[" * 100_000])
+@pytest.mark.parametrize("text", ['{"a": 1, "a": 2}', '[{"b": 1, "b": 1}]', "[" * 100_000, r'["\ud800"]'])
 def test_json_that_parsers_disagree_on_is_ambiguous(text):
     with pytest.raises(AmbiguousError):
         parse_embedded_json(text)
+
+
+def test_half_a_character_is_ambiguous_and_a_whole_one_is_not():
+    with pytest.raises(AmbiguousError):
+        read_text("%ud835")
+    assert parse_embedded_json(r'["\ud835\udc1e"]') == ["\U0001d41e"]
 
 
 def test_what_looks_like_json_is_seen_by_its_first_character():

@@ -125,3 +125,27 @@ def test_more_tools_than_fit_are_refused(monkeypatch):
     monkeypatch.setattr(trail_learner, "MAX_TOOLS", 3)
     with pytest.raises(PolicyError, match="--agent"):
         learn([event({}, tool=f"t{number}") for number in range(4)])
+
+
+@pytest.mark.parametrize("value", [10**400, -(10**400), 5e-324, 1e308, {"": 1}, {"a": {"": [1]}}, [10**400, 5e-324]])
+def test_no_recorded_value_keeps_the_rest_from_being_learned(value):
+    learned = learn([event({"x": value}), event({"x": value}, 1)])
+    assert decide(learned, {"x": value}) is Outcome.ALLOW
+    assert decide(learn([event({"": 1})]), {"": 1}) is Outcome.ALLOW
+
+
+def test_a_tool_without_a_name_is_named_by_no_rule_and_opens_no_other_tool():
+    learned = learn([event({"x": "a"}, tool=""), event({"x": "a"}, 1)])
+    assert learned.uncovered == ["c0"]
+    assert decide(learned, {"x": "a"}) is Outcome.ALLOW
+    assert decide(learned, {"x": "a"}, tool="other") is Outcome.DENY
+
+
+def test_an_odd_call_of_one_agent_widens_no_rule_of_another():
+    paths = [f"/srv/notes/{name}" for name in "abcde"]
+    honest = [event({"path": path}, n) for n, path in enumerate(paths)]
+    odd = [event({"path": path}, 9 + n, agent="odd") for n, path in enumerate([*paths, "/srv/notes/%2e%2e/%2e%2e/x"])]
+    learned = learn([*honest, *odd])
+    assert decide(learned, {"path": "/srv/notes/f"}) is Outcome.ALLOW
+    assert decide(learned, {"path": "/etc/passwd"}) is Outcome.DENY
+    assert decide(learned, {"path": "/srv/notes/%2e%2e/%2e%2e/x"}, agent="odd") is Outcome.ALLOW

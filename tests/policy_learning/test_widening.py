@@ -51,6 +51,50 @@ def test_a_narrower_policy_is_proven_and_the_wider_one_has_a_witness(old, new):
     assert was.outcome is not Outcome.ALLOW
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        # What keeps a session alive is let through by default, and a glob can stop it.
+        ([{"action": "deny", "methods": ["tools/*"]}], []),
+        ([{"action": "deny", "methods": ["*"]}], [{"action": "deny", "methods": ["p*", "t*"]}]),
+        # Names that this search would invent are taken.
+        (
+            [{"action": "deny", "tools": ["zz*"]}],
+            [{"action": "deny", "tools": ["zz*"]}, {"action": "allow"}],
+        ),
+        (
+            [{"action": "deny", "tools": ["req*", "rex"]}],
+            [{"action": "deny", "tools": ["req*", "rex"]}, {"action": "allow", "tools": ["re*"]}],
+        ),
+        (
+            [{"action": "deny", "servers": ["zz-other"]}],
+            [{"action": "deny", "servers": ["zz-other"]}, {"action": "allow"}],
+        ),
+    ],
+)
+def test_no_name_that_rules_use_up_hides_what_is_let_through(old, new):
+    assert verdict(policy(*old), policy(*new)).answer == "yes"
+
+
+def test_an_agent_that_may_commit_by_itself_is_let_through_more_than_one_that_waits_for_people():
+    human, auto = ({"action": "two_phase", "tools": ["read"], "approval": how} for how in ("human", "auto"))
+    assert verdict(policy(human), policy(auto)).answer == "yes"
+    assert verdict(policy(auto), policy(human)).answer == "unknown", "the ways to ask differ"
+    assert verdict(policy(auto), policy(auto, human)).answer == "no"
+    assert verdict(policy(auto, human), policy(auto)).answer == "yes"
+
+
+@pytest.mark.parametrize("default", ["allow", "deny"])
+def test_fewer_people_or_another_way_to_ask_is_not_proven_to_be_the_same(default):
+    ask = {"action": "two_phase", "tools": ["read"], "approval": {"how": "hold", "people": 2}}
+    for other in ({"how": "hold", "people": 1}, {"how": "elicit", "people": 2}):
+        found = verdict(policy(ask, default=default), policy({**ask, "approval": other}, default=default))
+        assert (found.answer, found.why) == ("unknown", ["two_phase rules differ in how they ask"])
+    more = {**ask, "approval": {"how": "elicit", "people": 2}}
+    assert verdict(policy(ask, default=default), policy(ask, more, default=default)).answer == "unknown"
+    assert verdict(policy(ask, default=default), policy(ask, ask, default=default)).answer == "no"
+
+
 def test_what_cannot_be_decided_is_unknown_with_a_reason_and_never_no():
     found = verdict(policy(allow(matches="^(ab)+$")), policy(allow(matches="^(ab){7}$")))
     assert found.answer == "unknown"

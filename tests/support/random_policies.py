@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any
 
-from proxy.core.model import Call, Outcome
+from proxy.core.model import Call
 from proxy.policy.decide import CompiledPolicy
 from proxy.policy.past import Past
 from proxy.policy.rules import PolicyFile
-from proxy.policy_learning.widening import RANKS, find_widening
+from proxy.policy_learning.widening import find_widening, rank
 
 if TYPE_CHECKING:
     import random
@@ -68,7 +68,7 @@ def brute_force(old: CompiledPolicy, new: CompiledPolicy) -> Call | None:
     for tool, x, y in itertools.product(TOOLS, VALUES, VALUES):
         arguments = {name: value for name, value in (("x", x), ("y", y)) if value is not ...}
         call = Call("tools/call", "s", "a", tool, arguments, history=Past())
-        if RANKS[new.decide(call).outcome] > RANKS[old.decide(call).outcome]:
+        if rank(new.decide(call)) > rank(old.decide(call)):
             return call
     return None
 
@@ -82,7 +82,7 @@ def compare(rng: random.Random) -> str:
     if verdict.answer == "yes":
         assert verdict.witness is not None
         was, now = compiled(first).decide(verdict.witness), compiled(second).decide(verdict.witness)
-        assert RANKS[now.outcome] > RANKS[was.outcome] >= RANKS[Outcome.DENY], (first, second, verdict)
+        assert rank(now) > rank(was), (first, second, verdict)
         return "yes"
     found = brute_force(old, new)
     if verdict.answer == "no":
