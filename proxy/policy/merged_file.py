@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 from proxy.policy.conditions import as_tuple
 from proxy.policy.load import compile_sources, merge_egress
 from proxy.policy.rules import Pins
+from proxy.policy.sandboxes import combined
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from proxy.policy.load import PolicySource
+    from proxy.sandbox.profile import SandboxProfile
 
 _SETTINGS: Final = ("default", "metadata", "link_local", "private", "loopback", "secrets")
 _LISTS: Final = ("rules", "limits", "labels", "flows", "incoming", "detectors", "suppressions", "tests")
@@ -52,7 +54,18 @@ def merged_values(sources: Sequence[PolicySource], *, with_defaults: bool = Fals
             whole[name] = found
     rules = [_plain(rule, with_defaults) for rule in egress.rules]
     whole["egress"] = {name: getattr(egress, name) for name in _SETTINGS} | {"rules": rules}
+    if policy.sandboxes:
+        whole["sandbox"] = _sandboxes(policy.sandboxes.sections, with_defaults)
     return whole
+
+
+def _sandboxes(sections: Sequence[tuple[str, SandboxProfile]], with_defaults: bool) -> dict[str, Any]:  # noqa: FBT001
+    by_glob: dict[str, list[SandboxProfile]] = {}
+    for glob, profile in sections:
+        by_glob.setdefault(glob, []).append(profile)
+    return {
+        glob: _plain(found[0] if len(found) == 1 else combined(found), with_defaults) for glob, found in by_glob.items()
+    }
 
 
 def _plain(model: Any, with_defaults: bool) -> Any:  # noqa: FBT001  its callers name it
@@ -69,6 +82,12 @@ def differences(before: dict[str, Any], after: dict[str, Any]) -> Iterator[Diffe
     yield from _rules("egress rule", before["egress"]["rules"], after["egress"]["rules"])
     for kind, name in (("limit", "limits"), ("label", "labels"), ("flow", "flows"), ("incoming rule", "incoming")):
         yield from _rules(kind, before.get(name, []), after.get(name, []))
+    old, new = before.get("sandbox", {}), after.get("sandbox", {})
+    for name in sorted({*old, *new}):
+        if name in old and name in new:
+            yield from _fields("sandbox", name, old[name], new[name])
+        else:
+            yield Difference("sandbox", name, "", _asked(old.get(name)), _asked(new.get(name)))
     yield from _rules("detector", before.get("detectors", []), after.get("detectors", []))
 
 
@@ -88,6 +107,10 @@ def _told(rule: dict[str, Any] | None) -> str | None:
         return None
     action = " ".join(filter(None, (rule.get("action"), "(shadow)" if rule.get("mode") == "shadow" else "")))
     return ", ".join(filter(None, (action, rule.get("description")))) or "no description"
+
+
+def _asked(profile: dict[str, Any] | None) -> str | None:
+    return None if profile is None else profile.get("mode") or "enforce"
 
 
 def _fields(kind: str, name: str, old: dict[str, Any], new: dict[str, Any]) -> Iterator[Difference]:

@@ -9,7 +9,7 @@ from proxy.policy.text import fold
 from proxy.sandbox.profile import SandboxProfile, merge
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 _MODES: Final = ("learn", "shadow", "enforce")
 _VIOLATIONS: Final = ("tell", "withhold", "end")
@@ -33,16 +33,16 @@ class CompiledSandboxes:
         """
         names = (server, fold(server).strip())
         fitting = [profile for test, profile in self._tests if any(map(test, names))]
-        if not fitting:
-            return None
-        modes = [profile.mode or "enforce" for profile in fitting]
-        violations = [profile.violation for profile in fitting]
-        return merge(fitting).model_copy(
-            update={
-                "mode": max(modes, key=_MODES.index),
-                "on_violation": max(violations, key=_VIOLATIONS.index),
-            }
-        )
+        return combined(fitting) if fitting else None
+
+
+def combined(profiles: Sequence[SandboxProfile]) -> SandboxProfile:
+    """Return what several profiles of one server are together."""
+    modes = [profile.mode or "enforce" for profile in profiles]
+    violations = [profile.violation for profile in profiles]
+    return merge(profiles).model_copy(
+        update={"mode": max(modes, key=_MODES.index), "on_violation": max(violations, key=_VIOLATIONS.index)}
+    )
 
 
 def only_recording(sections: dict[str, SandboxProfile]) -> dict[str, SandboxProfile]:

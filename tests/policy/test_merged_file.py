@@ -1,6 +1,6 @@
 """A policy as one file, and what two differ in."""
 
-from proxy.policy.load import load_sources
+from proxy.policy.load import load_sources, load_text
 from proxy.policy.merged_file import differences, merged_values
 from proxy.policy.rules import PolicyFile
 from proxy.system.package_data import PROFILES, profile_file
@@ -31,3 +31,27 @@ def test_from_watch_to_strict_every_rule_that_denies_changes_its_mode():
     assert found["default-cloud-metadata", "mode"] == ("shadow", "enforce")
     assert found["", "metadata"] == ("report", "deny")
     assert found["default-secrets-out", "redact"] == ("report", "mask")
+
+
+BOX = "version: 1\nsandbox: {'files*': {extends: [node], read: [$ROOTS], mode: shadow}}\n"
+MORE = "version: 1\nsandbox: {'files*': {network: ['api.example.com:443']}, git: {extends: [git]}}\n"
+
+
+def sandboxes(*texts):
+    sources = [load_text(text, f"{at}.yaml", None) for at, text in enumerate(texts or ("version: 1\n",))]
+    return merged_values(sources, with_defaults=True)
+
+
+def test_sandboxes_of_several_files_are_those_of_one():
+    alone, both = sandboxes(BOX), sandboxes(BOX, MORE)
+    assert PolicyFile.model_validate(merged_values([load_text(BOX, "a.yaml", None)])).sandbox
+    files = both["sandbox"]["files*"]
+    # As for a server: what the files grant adds up, and the strictest mode holds.
+    assert (files["read"], files["network"], files["mode"]) == (["$ROOTS"], ["api.example.com:443"], "enforce")
+    found = [str(each) for each in differences(alone, both)]
+    assert "+ sandbox git: enforce" in found
+    assert "~ sandbox files*: mode shadow -> enforce" in found
+    assert [str(each) for each in differences(both, sandboxes())] == [
+        "- sandbox files*: enforce",
+        "- sandbox git: enforce",
+    ]
