@@ -142,18 +142,20 @@ class FleetStore:
         Nobody else's change comes between.
         """
 
-        async def work(connection: Transaction) -> PinsRow | None:
-            while True:
-                rows = await connection.fetch(SQL["lock_pins"], name)
-                known = _pins_of(rows[0]) if rows else None
-                made = change(known)
-                if made is None:
-                    return known
-                if await connection.fetch(SQL["update_pins" if known else "insert_pins"], *_pins(made)):
-                    return made
-                # Somebody else was first to see this server. Their row is there now, and is what counts.
+        async def work(connection: Transaction) -> tuple[bool, PinsRow | None]:
+            rows = await connection.fetch(SQL["lock_pins"], name)
+            known = _pins_of(rows[0]) if rows else None
+            made = change(known)
+            if made is None:
+                return True, known
+            return bool(await connection.fetch(SQL["update_pins" if known else "insert_pins"], *_pins(made))), made
 
-        return await self._database.transaction(work)
+        while True:
+            done, pins = await self._database.transaction(work)
+            if done:
+                return pins
+            # Somebody else was first to see this server. Their row is there now, and is what counts. In another
+            # transaction: this one has counted a change in `fleet`, which whoever has their row waits for.
 
     async def beat(self, replica: Replica) -> list[Replica]:
         """Say how a replica is; return all there are."""

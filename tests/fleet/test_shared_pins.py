@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+import structlog
 
 from proxy.errors import ConfigError, PinsUnavailableError
 from proxy.gate.tool_pins import ServerPins
@@ -133,6 +134,18 @@ def test_many_changes_at_once_lose_nothing(fleet: FleetWorld) -> None:
         list(pool.map(work, range(12)))
     stores[0].refresh()
     assert len(sure(stores[0].read(SERVER)).tools) == 12
+
+
+def test_servers_that_all_see_first_at_once_make_nobody_wait_for_another(fleet: FleetWorld) -> None:
+    """Whoever comes second holds nothing that the first one needs: a deadlock would take Postgres a second to end."""
+    stores = [fleet.open(name).pins() for name in "abab"]
+    with structlog.testing.capture_logs() as logs, concurrent.futures.ThreadPoolExecutor(4) as pool:
+        for server in range(6):
+            name = f"server-{server}.example"
+            list(pool.map(lambda at, name=name: see(stores[at], (f"t{at}", "T"), server=name), range(4)))
+    assert not [each for each in logs if each["event"] == "Postgres failed, trying again"]
+    stores[0].refresh()
+    assert [len(sure(stores[0].read(f"server-{server}.example")).tools) for server in range(6)] == [4] * 6
 
 
 def test_without_the_store_what_is_known_is_in_force_and_nothing_new_is(fleet: FleetWorld) -> None:

@@ -89,6 +89,9 @@ def soak(interlock: Interlock, server_port: int, calls: int, tell: Callable[[int
                     caller.call(f"{number}-{call}")
                     with lock:
                         done += 1
+                        if done % every == 0:
+                            samples.append((done, pages(interlock)))
+                            tell(*samples[-1])
         except Exception as error:  # noqa: BLE001  told by the one who waits
             failures.append(error)
 
@@ -96,11 +99,8 @@ def soak(interlock: Interlock, server_port: int, calls: int, tell: Callable[[int
     threads = [threading.Thread(target=client, args=(calls // CLIENTS, number)) for number in range(CLIENTS)]
     for thread in threads:
         thread.start()
-    while any(thread.is_alive() for thread in threads):
-        time.sleep(0.05)
-        if done >= samples[-1][0] + every:
-            samples.append((done, pages(interlock)))
-            tell(*samples[-1])
+    for thread in threads:
+        thread.join()
     samples.append((done, pages(interlock)))
     if failures:
         raise failures[0]
