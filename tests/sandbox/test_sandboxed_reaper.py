@@ -11,6 +11,7 @@ from pathlib import Path
 from proxy.sandbox import sandboxed_reaper, server_process
 from proxy.sandbox.server_process import Launch, start_server
 from proxy.trace.tracer import under_strace
+from tests.faults.load import wait_until
 from tests.support.timeouts import PATIENCE
 
 
@@ -51,7 +52,8 @@ async def test_the_sandbox_is_the_reapers_own_child_and_gets_its_signals_back() 
     sandbox = Launch(sys.executable, (sys.executable, *server_process.SANDBOX, str(reading), "0"), (reading,))
     server = await start_server(sandbox)
     try:
-        assert b"sandboxed_reaper.py" in Path(f"/proc/{server.pid}/cmdline").read_bytes()
+        # Between fork and exec it has another name, or none.
+        wait_until(lambda: b"sandboxed_reaper.py" in Path(f"/proc/{server.pid}/cmdline").read_bytes())
         os.close(writing)
         assert await server.ended() == 126
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -147,8 +148,13 @@ async def test_a_database_that_is_away_is_not_asked_again_and_again(
 ) -> None:
     first, _ = two
     monkeypatch.setattr(module, "ASK_SECONDS", 0.0)
-    with pytest.raises(SharedCallsUnavailableError):
-        first.find(CONTEXT, "x")
+    answers = threading.Event()
+    first._loop.call_soon_threadsafe(answers.wait)  # until then nothing is answered
+    try:
+        with pytest.raises(SharedCallsUnavailableError):
+            first.find(CONTEXT, "x")
+    finally:
+        answers.set()
     monkeypatch.setattr(first, "_submit", lambda _: pytest.fail("it asks"))
     with pytest.raises(SharedCallsUnavailableError):
         first.find(CONTEXT, "x")
