@@ -142,6 +142,13 @@ REFUSING = "version: 1\ndefault: deny\nrules: []\n"
 SPOILT = "version: 1\ndefault: deny\nrules:\n  - {id: a, acton: deny}\n"
 
 
+def replace_text(file: Path, text: str) -> None:
+    """Replace a file at once, so that no worker reads half of it."""
+    new = file.with_name("new")
+    new.write_text(text)
+    new.replace(file)
+
+
 def test_on_a_terminal_a_decision_is_one_line_of_80_columns_and_so_is_a_bad_reload(tmp_path: Path) -> None:
     policy = tmp_path / "policy.yaml"
     policy.write_text(REFUSING)
@@ -169,9 +176,9 @@ def test_on_a_terminal_a_decision_is_one_line_of_80_columns_and_so_is_a_bad_relo
             assert line.endswith("default_deny")
             assert display_width(line) <= 80
             assert "\x1b[31mdeny" in screen.raw
-            policy.write_text(SPOILT)
+            replace_text(policy, SPOILT)
             screen.read_until(lambda lines: any("stays in force" in line for line in lines))
-            policy.write_text(REFUSING)
+            replace_text(policy, REFUSING)
             lines = screen.read_until(lambda lines: any("policy in force" in line for line in lines))
         finally:
             process.send_signal(signal.SIGTERM)
