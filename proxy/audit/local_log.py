@@ -9,8 +9,9 @@ first. One that a caller waits for is handed to the thread as soon as the loop h
 nothing else to do, and after GATHER_SECONDS at the latest; one that nobody waits
 for is handed over with the next of those, or after LATER_SECONDS.
 
-A log with `direct` serves one client, whose calls come one by one, so that nothing gathers. The event loop's own
-thread commits there, unless the writer has work or the disk is slow: two changes of threads less.
+What one caller alone waits for is committed in the event loop's own thread, unless the writer has work or the disk is
+slow: two changes of threads less. A log with `direct` serves one client, whose calls come one by one, so that nothing
+gathers: it does so at once.
 """
 
 from __future__ import annotations
@@ -55,6 +56,8 @@ DIGEST_KEY_BYTES = 32
 DISCARD_SECONDS = 60.0
 GATHER_SECONDS = 0.0005, 0.01  # how long an awaited event is held back while the loop is busy: at first, and at most
 LATER_SECONDS = 0.02  # how long an event that nobody waits for is held back: so much of them may be lost by a SIGKILL
+SLOW_SECONDS = 0.004  # a commit that takes longer should not hold up the event loop, which serves others meanwhile
+DIRECT_SLOW_SECONDS = 0.02  # the same where one client is all that it serves
 QUIET_SECONDS = 0.00005  # a turn of the event loop that takes no longer than this had nothing to do
 
 
@@ -78,6 +81,7 @@ class _Trial:
 
 
 type _Given = tuple[AuditEvent, asyncio.Future[None] | None]  # an event, and what its caller awaits, if one does
+type _Settle = Callable[[list[asyncio.Future[None] | None], Exception | None], None]  # tells those who wait
 type _Item = list[_Given] | _Change | _Trial | None  # what the writer's queue takes. None: close
 
 
@@ -94,7 +98,7 @@ class LocalLog:
         self._direct = direct
         self._disk = threading.Lock()  # held by the thread that uses the connection
         self._waiting = 0  # items of the queue that the writer has not done
-        self._pace = CommitPace()
+        self._pace = CommitPace(DIRECT_SLOW_SECONDS if direct else SLOW_SECONDS)
         self._wal = LongWal(path)
         self._queue: queue.SimpleQueue[_Item] = queue.SimpleQueue()
         self._gathered: list[_Given] = []
@@ -102,6 +106,7 @@ class LocalLog:
         self._thread_id = 0
         # When the first gathered event with a waiting caller came (0: none did), and when the loop turned last.
         self._since = self._turned = 0.0
+        self._awaited = 0  # how many of the gathered events have a waiting caller
         self._patience = GATHER_SECONDS[0]
         self._timer: asyncio.TimerHandle | None = None
         # Guards what is gathered against `close` from another thread; re-entrant, because handing over puts.
@@ -124,35 +129,30 @@ class LocalLog:
         if loop is not self._loop:
             self._hand_over()  # a loop that ended may have left events whose `_turn` never comes
             self._loop, self._thread_id = loop, threading.get_ident()
-        if self._direct and not self._since and self._commit_here(loop, event):
-            return
         done: asyncio.Future[None] = loop.create_future()
         # In the order of the calls: a `decided` is written before the `completed` of the same call.
         self._gathered.append((event, done))
-        if not self._since:
+        self._awaited += 1
+        if not self._since and not (self._direct and self._commit_here(loop)):
             # The first of a batch starts the watch; those that come meanwhile only join it.
             self._since = self._turned = time.monotonic()
             loop.call_soon(self._turn, loop)
         # The caller forwards the call when this returns, so nothing but the commit may resolve it.
         await done
 
-    def _commit_here(self, loop: asyncio.AbstractEventLoop, event: AuditEvent) -> bool:
-        """Commit `event` and what gathered before it; return False where the writer has to. Raises as `record` does."""
+    def _commit_here(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Commit what gathered in the event loop's own thread; return False where the writer has to."""
         began = time.monotonic()
         # What the writer has not done yet comes first in the log.
         if self._waiting or self._pace.rests(began) or not self._disk.acquire(blocking=False):
             return False
         try:
-            if (own := self._encode(event, None)) is None:
-                raise AuditUnavailableError("an event cannot be encoded")
-            earlier = [one for given in self._take_gathered() if (one := self._encode(*given)) is not None]
-            error = self._write([*earlier, own])
+            written = self._write_events(self._take_gathered(), _resolve)
         finally:
             self._disk.release()
             self._pace.note(began)
-        if error is not None:
-            raise _unavailable(error)
-        loop.call_soon(log_decisions, [*(one.event for one in earlier), event])
+        # After the callers whose events these are: a call goes on its way before its line is written.
+        loop.call_soon(log_decisions, written)
         return True
 
     def record_later(self, event: AuditEvent) -> None:
@@ -179,7 +179,9 @@ class LocalLog:
             # The loop ran out of work, because those who would give it some wait for this log: to hold events back any
             # longer gathers no more of them. A commit that begins early ends while other calls still work.
             self._patience = max(least, self._patience / 2)
-            self._hand_over()
+            # One caller alone is not worth two changes of threads.
+            if self._awaited > 1 or not self._commit_here(loop):
+                self._hand_over()
         elif now - self._since >= self._patience:
             # The loop always has work, and every turn of it may bring more events: larger commits pay.
             self._patience = min(most, self._patience * 2)
@@ -197,7 +199,7 @@ class LocalLog:
     def _take_gathered(self) -> list[_Given]:
         with self._lock:
             gathered, self._gathered = self._gathered, []
-            self._since = 0.0
+            self._since, self._awaited = 0.0, 0
             timer, self._timer = self._timer, None
             if timer is not None:
                 timer.cancel()
@@ -278,14 +280,18 @@ class LocalLog:
                 self._change(item)  # first, and by itself: in a full log it makes room for the others
         gathered = [given for item in batch if isinstance(item, list) for given in item]
         # Encoded here and not on the event loop, which has calls to serve meanwhile.
-        encoded = [one for given in gathered if (one := self._encode(*given)) is not None]
         if any(isinstance(item, _Trial) for item in batch):
             self._try()
+        return self._write_events(gathered, self._settle)
+
+    def _write_events(self, given: list[_Given], settle: _Settle) -> list[AuditEvent]:
+        """Commit events, tell those who wait by `settle`, and return the events that are on disk now."""
+        encoded = [one for event, done in given if (one := self._encode(event, done)) is not None]
         if not encoded:
             return []
         # Acknowledged after the commit and by its result, all of a batch alike: a transaction is whole or not.
         error = self._write(encoded)
-        self._settle([one.done for one in encoded], error)
+        settle([one.done for one in encoded], error)
         return [one.event for one in encoded] if error is None else []
 
     def _encode(self, event: AuditEvent, done: asyncio.Future[None] | None) -> _Encoded | None:
@@ -350,10 +356,10 @@ class LocalLog:
                 log.warning("the event loop ended before its events were acknowledged", count=len(waiting))
 
 
-def _resolve(waiting: list[asyncio.Future[None]], error: Exception | None) -> None:
+def _resolve(waiting: Iterable[asyncio.Future[None] | None], error: Exception | None) -> None:
     for done in waiting:
-        if done.done():
-            continue  # its caller was cancelled meanwhile
+        if done is None or done.done():
+            continue  # nobody waits, or its caller was cancelled meanwhile
         if error is None:
             done.set_result(None)
         else:
