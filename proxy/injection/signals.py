@@ -214,7 +214,13 @@ _TABLE: Final = (
     (
         "secrecy",
         4,
-        rf"\b(?:do_not|don'?t|never|without|avoid|no_need_to|refrain_from)~{_TELL}(?:ing|ning|ying)?_(?:\w+_){{0,3}}?{_USER}\b",
+        rf"\b(?:do_not|don'?t|never|avoid|no_need_to|refrain_from)~{_TELL}(?:ing|ning|ying)?_(?:\w+_){{0,3}}?{_USER}\b",
+    ),
+    (
+        # Not "without first showing it to the user".
+        "secrecy",
+        4,
+        rf"\bwithout_(?:ever_|even_|you_|having_to_|needing_to_){{0,2}}{_TELL}(?:ing|ning|ying)?_(?:\w+_){{0,3}}?{_USER}\b",
     ),
     ("secrecy", 4, rf"\b(?:hide|conceal|keep)_(?:\w+_){{0,4}}(?:from|secret_from|hidden_from|invisible_to)_{_USER}\b"),
     (

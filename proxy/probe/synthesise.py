@@ -15,6 +15,7 @@ from jsonschema.exceptions import SchemaError, ValidationError
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
+from proxy.probe.listed_choices import described, listed_choices
 from proxy.probe.regex_sample import example, is_found
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class Input:
 
 
 def synthesise(tool: JsonObject, samples: SampleFiles) -> tuple[Input, ...]:
-    """Return different sets of arguments: the required ones, all, others, and one for each choice of an enum."""
+    """Return different sets of arguments: the required ones, all, others, and one for each choice of a parameter."""
     schema = tool.get("inputSchema")
     root: JsonObject = schema if isinstance(schema, dict) else {}
     try:
@@ -60,7 +61,7 @@ def synthesise(tool: JsonObject, samples: SampleFiles) -> tuple[Input, ...]:
     if re.search(r"\b(director(y|ies)|folder|tree|search)\b", _words(str(tool.get("name", "")))):
         samples = replace(samples, file=samples.folder, other_file=samples.folder)
     tried: list[Input] = []
-    for label, maker in _makers(root, samples):
+    for label, maker in _makers(root, samples, str(tool.get("description", ""))):
         arguments = _fill_in(maker, root)
         if arguments is None or not fits(root, arguments):
             arguments = _fill_in(replace(maker, meaningful=False), root)
@@ -76,12 +77,15 @@ def _fill_in(maker: _ArgumentMaker, root: JsonObject) -> JsonObject | None:
         return None
 
 
-def _makers(root: JsonObject, samples: SampleFiles) -> Iterator[tuple[str, _ArgumentMaker]]:
-    for label, everything, turn in (("required", False, 0), ("all", True, 0), ("other", True, 1)):
-        yield label, _ArgumentMaker(root, samples, everything, turn)
-    choices = [len(_list(each.get("enum"))) for each in _mapping(root.get("properties")).values() if _mapping(each)]
+def _makers(root: JsonObject, samples: SampleFiles, about: str) -> Iterator[tuple[str, _ArgumentMaker]]:
+    maker = _ArgumentMaker(root, samples, everything=True, about=about)
+    yield "required", replace(maker, everything=False)
+    yield "all", maker
+    yield "other", replace(maker, turn=1)
+    properties = _mapping(root.get("properties"))
+    choices = [maker.choices(str(name), each) for name, each in properties.items() if _mapping(each)]
     for turn in range(2, min(max(choices, default=0), MAX_VARIANTS)):
-        yield f"choice {turn}", _ArgumentMaker(root, samples, everything=True, turn=turn)
+        yield f"choice {turn}", replace(maker, turn=turn)
 
 
 def fits(schema: JsonObject, arguments: JsonObject) -> bool:
@@ -113,6 +117,11 @@ class _ArgumentMaker:
     everything: bool
     turn: int = 0
     meaningful: bool = True
+    about: str = ""  # what the tool says of itself
+
+    def choices(self, name: str, schema: JsonObject) -> int:
+        """Return how many values a parameter names: in its schema, or in what is said of it."""
+        return len(_list(schema.get("enum"))) or len(self._listed(name, schema))
 
     def object(self, schema: JsonObject, depth: int = 0) -> JsonObject | None:
         """Return arguments for an object schema; None where it is nested too deeply."""
@@ -196,14 +205,24 @@ class _ArgumentMaker:
             return form
         if "path" in str(schema.get("format")):
             return (self.samples.file, self.samples.other_file)
+        if listed := self._listed(name, schema):
+            return listed
         named = _words(name)
-        described = f"{named} | {_words(str(schema.get('description', ''))[:200])}"
+        said = f"{named} | {_words(str(schema.get('description', ''))[:200])}"
         hints = self._hints()
-        for text, tried in ((f"{named} ", hints), (described, hints[:DESCRIBED])):
+        for text, tried in ((f"{named} ", hints), (said, hints[:DESCRIBED])):
             for pattern, values in tried:
                 if re.search(pattern, text):
                     return values
-        return ("A short note about the meeting on Monday", "second", "third")
+        return TEXTS
+
+    def _listed(self, name: str, schema: JsonObject) -> tuple[str, ...]:
+        """Return what a description lists for a text that is no place, with a text that it does not list."""
+        named = f"{_words(name)} "
+        if any(re.search(pattern, named) for pattern, _ in self._hints()[:DESCRIBED]):
+            return ()
+        first, *others = listed_choices(described(self.about, name, str(schema.get("description", "")))) or ("",)
+        return (first, TEXTS[0], *others) if first else ()
 
     def _hints(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
         at = self.samples
@@ -236,6 +255,7 @@ class _ArgumentMaker:
 
 
 REPOSITORY = r"\brepo(sitory)?\b"
+TEXTS = ("A short note about the meeting on Monday", "second", "third")
 NUMBERS = r"\b(number|amount|price|score|count|quantity|total|digit)\b"
 # So many of the hints are also searched for in descriptions; the others are words that occur in any text.
 DESCRIBED = 7

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from proxy.gate.tool_descriptions import strings
-from proxy.injection import Confidence, find_passages
+from proxy.injection import Confidence, Passage, find_passages
 from proxy.probe.declared_scope import is_under
 from proxy.probe.findings import MAX_EVIDENCE, ProbeFinding, from_rule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from proxy.core.model import JsonObject
     from proxy.probe.canary import Canary
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 MAX_TEXT = 1 << 20
 MAX_QUOTED = 160
 CONFIDENCE: Confidence = "likely"
+# What a definition is full of: what to do with the tool, and before which others to use it.
+_MANUAL = frozenset({"order", "claims-priority"})
 # A definition says what a tool does. One that speaks in a role's name, hands out trust or switches safety off speaks
 # to the model; each of these alone occurs in honest ones, two kinds together do not.
 _CLAIMS = (
@@ -64,7 +66,9 @@ def result_text(result: JsonObject) -> str:
 def judge_definitions(tools: Sequence[JsonObject], rulebook: Rulebook) -> Iterator[ProbeFinding]:
     """Find definitions that give the model orders."""
     for tool in tools:
-        quotes = _orders(result_text(tool)) or _claims(result_text(tool))
+        said = result_text(tool)
+        # Of a text that should only describe, less is enough than of one that a tool has fetched.
+        quotes = _quoted(said, lambda each: not _MANUAL.issuperset(each.kinds)) or _claims(said)
         if quotes:
             yield from_rule(rulebook.get("speaks-to-the-model"), str(tool.get("name")), None, evidence=quotes)
 
@@ -115,7 +119,11 @@ def _claims(text: str) -> tuple[str, ...]:
 
 
 def _orders(text: str) -> tuple[str, ...]:
+    return _quoted(text, lambda each: each.reaches(CONFIDENCE))
+
+
+def _quoted(text: str, counts: Callable[[Passage], bool]) -> tuple[str, ...]:
     data = text.encode("utf-8", "replace")
-    passages = (each for each in find_passages(data) if each.reaches(CONFIDENCE))
+    passages = filter(counts, find_passages(data))
     quotes = (data[each.start : each.end].decode("utf-8", "replace")[:MAX_QUOTED] for each in passages)
     return tuple(dict.fromkeys(quotes))[:MAX_EVIDENCE]

@@ -177,3 +177,22 @@ json_values = st.recursive(
 @given(json_values)
 def test_no_schema_raises(schema: Any) -> None:
     synthesise({"name": "x", "inputSchema": {"properties": {"a": schema}, "required": ["a"]}}, SAMPLES)
+
+
+def test_what_a_description_lists_is_tried_and_a_text_that_it_does_not_list() -> None:
+    described = "Show the logs.\n\nArgs:\n    kind: Which ones (system, access, error)\n"
+    tool = {"description": described, "inputSchema": {"properties": {"kind": {"type": "string"}}, "required": ["kind"]}}
+    made = [each.arguments["kind"] for each in synthesise(tool, SAMPLES)]
+    assert made[0] == "system"
+    assert {"access", "error"} < set(made)
+    assert len(made) == 4
+
+
+def test_a_listed_word_that_a_schema_forbids_is_not_tried() -> None:
+    made = make({"kind": {"type": "string", "description": "(system, access)", "maxLength": 6}}, ["kind"])
+    assert [each.arguments["kind"] for each in made] == ["system", "access"]
+
+
+def test_an_example_of_a_file_does_not_replace_a_file_that_is_there() -> None:
+    made = make({"filename": {"type": "string", "description": "such as 'welcome.txt'"}}, ["filename"])
+    assert made[0].arguments == {"filename": "/h/documents/notes.md"}
