@@ -1,4 +1,4 @@
-"""Judges results that deceive: lures for people, encryption that is none, and credentials that nobody asked for. Pure.
+"""Judges results that deceive: lures, commands in addresses, encryption that is none, credentials shown. Pure.
 
 No act shows these: such a tool does nothing but answer. Each is told by what no honest answer holds.
 """
@@ -43,6 +43,8 @@ _LURES = tuple(
 )
 _INVITES = re.compile(r"https?://\S+|\bclick (?:here|to)\b|\b(?:instant|free) download\b", re.IGNORECASE)
 NEAR = 200
+# Clients have passed addresses on to a shell. What asks which machine this is stands in any installation guide.
+_COMMAND_IN_ADDRESS = re.compile(r"https?://[^\s\"'<>]{0,500}?\$\((?!uname|arch\b|dpkg|lsb_release)[^)\n]{1,200}\)")
 _ENCRYPTS = re.compile(r"\bencrypt(?:s|ed|ing|ion)?\b")
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{10,}={0,2}")
 _HEX = re.compile(r"(?:[0-9a-fA-F]{2}){8,}")
@@ -59,7 +61,7 @@ _ABOUT_CREDENTIALS = frozenset(
 def judge_deceit(
     texts: Sequence[CallText], calls: Sequence[ProbeCall], context: RunContext, rulebook: Rulebook
 ) -> Iterator[ProbeFinding]:
-    """Find results that lure, that only look encrypted, or that show a credential; once for a tool and a rule."""
+    """Find results that lure, hold a command, only look encrypted, or show a credential; once for a tool and a rule."""
     seen: set[tuple[str, str]] = set()
     for each in texts:
         call = calls[each.call]
@@ -82,14 +84,19 @@ def _told(text: str, scope: DeclaredScope, context: RunContext) -> Iterator[tupl
     lure = find_lure(text)
     if lure:
         yield "result-lures", lure
+    command = _COMMAND_IN_ADDRESS.search(text)
+    if command and not any(command[0] in given for given in scope.texts):
+        yield "command-in-address", command[0]
     plain = find_plain(text, scope.texts) if _ENCRYPTS.search(" ".join(scope.words)) else None
     if plain:
         yield "encryption-that-is-none", plain
-    if scope.environment or not _ABOUT_CREDENTIALS.isdisjoint(scope.words):
+    declared = scope.environment or not _ABOUT_CREDENTIALS.isdisjoint(scope.words)
+    if declared and not scope.guarded:
         return
     shown = [kind for secret, kind in credentials(text).items() if not _is_known(secret, scope, context)]
     if shown:
-        yield "credential-shown", ", ".join(dict.fromkeys(shown))
+        # Nobody who calls during a probe has logged in to anything.
+        yield "own-limit-broken" if declared else "credential-shown", ", ".join(dict.fromkeys(shown))
 
 
 def find_lure(text: str) -> str | None:

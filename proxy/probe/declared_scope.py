@@ -38,6 +38,8 @@ class DeclaredScope:
     executes: bool = False
     hinted: bool = False  # a network is mentioned, in words that declare none
     environment: bool = False  # it shows the environment
+    one_folder: bool = False  # it says that its files are those of one folder
+    guarded: bool = False  # it says that not everybody may call it
     words: frozenset[str] = frozenset()  # of its name, its description and the command: such programs may be started
     granted: tuple[str, ...] = ()  # files and folders that the command line and the variables name
     named: tuple[str, ...] = ()  # files and folders that the arguments name
@@ -79,6 +81,8 @@ def declare_tool(server: DeclaredScope, tool: JsonObject) -> DeclaredScope:
         hinted=said.hinted and open_world is not False,
         executes=said.executes,
         environment=said.environment,
+        one_folder=said.one_folder,
+        guarded=said.guarded,
         words=server.words | said.words,
         output_names=_output_names(tool),
         launcher=False,

@@ -48,6 +48,20 @@ _RUNNABLE = re.compile(
     r"|npm|python|node|docker|containers?|git|cargo|go|java|kubectl|terraform|ansible|sql|query|queries)\b"
 )
 _ENVIRONMENT = re.compile(r"\b(env|environ|environment)\b")
+# What a tool says of its own limits: that its files are those of one folder, and that not everybody may call it.
+_ONE_FOLDER = re.compile(
+    r"\b(from|in|within|inside|under|of|to) (the |a |an |its |your |our |this )?(\w+ )?"
+    r"(public|allowed|permitted|shared|uploads?|uploaded|workspace|project|sandbox|sandboxed|data|documents?|notes|logs?"
+    r"|reports|base|configured) (director(y|ies)|folders?)\b"
+    r"|\b(only|restricted to|limited to|confined to) (\w+ ){0,4}(director(y|ies)|folders?)\b"
+)
+_GUARDED = re.compile(
+    r"\b(requires?|needs?|must have|only (for|to|with)) (an? |the )?(valid )?"
+    r"(admin\w*|authentication|authori[sz]ation|login|root|elevated|privileged|clearance)\b"
+    r"|\b(admins?|administrators?|authori[sz]ed (users?|personnel|staff)) only\b"
+    r"|\bonly (be )?(\w+ )?(by |to )?(an? |the )?(admin\w*|privileged|authori[sz]ed|authenticated)\b"
+    r"|\brestricted access\b"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +72,8 @@ class Declared:
     hinted: bool
     executes: bool
     environment: bool
+    one_folder: bool
+    guarded: bool
     words: frozenset[str]
 
 
@@ -77,6 +93,8 @@ def read_words(tool: JsonObject) -> Declared:
         or not EXEC_PARAMETERS.isdisjoint(parameters)
         or bool(_DOES_EXEC.search(text)),
         environment=bool(_ENVIRONMENT.search(" ".join([*sorted(names), text]))),
+        one_folder=bool(_ONE_FOLDER.search(text)),
+        guarded=bool(_GUARDED.search(text)),
         words=frozenset([*names, *text.split()]),
     )
 

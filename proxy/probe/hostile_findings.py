@@ -13,6 +13,7 @@ from proxy.trace.capability import Capability
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from proxy.probe.declared_scope import DeclaredScope
     from proxy.probe.findings import ProbeCall
     from proxy.probe.hostile import Attempt
     from proxy.probe.observation_facts import ProbeObservation
@@ -70,20 +71,20 @@ def _findings(
     seen: set[tuple[str, str]] = set()
     for call, line in sorted(proofs.items()):
         attempt, tool = attempts[call], calls[call].tool
-        name = _rule(attempt)
+        name = _rule(attempt, calls[call].scope)
         if (tool, name) not in seen:
             seen.add((tool, name))
             told = f"Seen: {attempt.label}, in {attempt.parameter!r}"
             yield from_rule(rulebook.get(name), tool, None, told, (line,), (attempt.parameter,))
 
 
-def _rule(attempt: Attempt) -> str:
+def _rule(attempt: Attempt, scope: DeclaredScope) -> str:
     if attempt.proof == "opened" and attempt.label.startswith("the name of a module"):
         return RULES["ran"]
     # What is called a path may be one, wherever it leads, and a command reads what it says: worth knowing, no escape.
-    declared = _PATHS.search(attempt.parameter) or attempt.label.startswith("a command that")
-    if attempt.proof == "opened" and declared:
-        return "opens-any-file"
+    command, path = attempt.label.startswith("a command that"), _PATHS.search(attempt.parameter)
+    if attempt.proof == "opened" and (command or path):
+        return "own-limit-broken" if scope.one_folder and not command else "opens-any-file"
     return RULES[attempt.proof]
 
 

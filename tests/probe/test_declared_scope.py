@@ -38,6 +38,25 @@ def test_programs_are_declared_by_words_and_by_name() -> None:
     assert declare_tool(DeclaredScope(), tool("run", "Executes a shell command")).executes
 
 
+@pytest.mark.parametrize(
+    ("said", "one_folder", "guarded"),
+    [
+        ("Read a file from the public directory.", True, False),
+        ("Reads a document in the shared documents folder", True, False),
+        ("Only works within allowed directories.", True, False),
+        ("Read a file at the given path. The directory has to exist.", False, False),
+        ("Runs a command in the working directory", False, False),
+        ("Get all settings. Requires admin role.", False, True),
+        ("This should only be called by a privileged user.", False, True),
+        ("Admins only: lists the accounts", False, True),
+        ("Adds an administrator to the project. Only the name is required.", False, False),
+    ],
+)
+def test_the_limits_that_a_tool_states(said: str, one_folder: bool, guarded: bool) -> None:
+    scope = declare_tool(DeclaredScope(), tool(description=said))
+    assert (scope.one_folder, scope.guarded) == (one_folder, guarded)
+
+
 def test_what_is_read_only_says_so_with_a_boolean() -> None:
     assert declare_tool(DeclaredScope(), tool(annotations={"readOnlyHint": True})).read_only
     assert not declare_tool(DeclaredScope(), tool(annotations={"readOnlyHint": "true"})).read_only

@@ -14,8 +14,6 @@ from proxy.probe.rulebook import rulebook
 from proxy.probe.texts import CallText
 from tests.probe.test_findings import record
 
-CALLS = [ProbeCall("t", label, "{}", DeclaredScope()) for label in ("all", "hostile")]
-
 
 def rules(
     proof: Proof,
@@ -24,10 +22,12 @@ def rules(
     texts: tuple[str, str] = ("", ""),
     parameter: str = "title",
     label: str = "x",
+    scope: DeclaredScope | None = None,
 ) -> list[str]:
+    calls = [ProbeCall("t", name, "{}", scope or DeclaredScope()) for name in ("all", "hostile")]
     attempt = Attempt({}, parameter, label, proof, token)
     said = [CallText(number, text) for number, text in enumerate(texts)]
-    return [each.rule for each in judge_attempts({1: attempt}, CALLS, records, said, rulebook())]
+    return [each.rule for each in judge_attempts({1: attempt}, calls, records, said, rulebook())]
 
 
 @pytest.mark.parametrize(
@@ -52,6 +52,13 @@ def test_a_name_that_leads_to_a_secret_is_an_escape_and_a_path_is_told_as_one() 
     assert rules("opened", "/h/.ssh/id_rsa", opened, parameter="cmd", label=asked) == ["opens-any-file"]
     assert rules("opened", "/h/.ssh/id_rsa", record(1, "fs.read", path="/h/.ssh/id_rsa", error="EACCES")) == []
     assert rules("opened", "/h/.ssh/id_rsa", record(1, "fs.read", path="/h/notes")) == []
+
+
+def test_a_file_outside_of_the_folder_that_a_tool_names_breaks_its_own_limit() -> None:
+    opened, limited = record(1, "fs.read", path="/h/.ssh/id_rsa"), DeclaredScope(one_folder=True)
+    assert rules("opened", "/h/.ssh/id_rsa", opened, parameter="file_path", scope=limited) == ["own-limit-broken"]
+    asked = "a command that reads a secret"
+    assert rules("opened", "/h/.ssh/id_rsa", opened, parameter="cmd", label=asked, scope=limited) == ["opens-any-file"]
 
 
 def test_a_module_that_is_loaded_is_code_that_runs() -> None:

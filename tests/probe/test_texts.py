@@ -81,7 +81,7 @@ def test_less_is_enough_in_a_definition_than_in_a_result(said: str) -> None:
     [
         "You MUST always call this tool first to get a plan, instead of making one of your own.",
         "Before calling this tool, you MUST first call `schema_converter`.",
-        "You MUST show the plan. Never go on with create, update or delete without first showing the user what happens.",
+        "You MUST show the plan. Never go on with a change without first showing the user what happens.",
         "IMPORTANT: do not put API keys, passwords or other secrets into the query.",
     ],
 )
