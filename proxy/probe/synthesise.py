@@ -219,22 +219,24 @@ class _ArgumentMaker:
     def _listed(self, name: str, schema: JsonObject) -> tuple[str, ...]:
         """Return what a description lists for a text that is no place, with a text that it does not list."""
         named = f"{_words(name)} "
-        if any(re.search(pattern, named) for pattern, _ in self._hints()[:DESCRIBED]):
+        if not re.search(IDENTIFIER, named) and any(re.search(pattern, named) for pattern, _ in self._places()):
             return ()
         first, *others = listed_choices(described(self.about, name, str(schema.get("description", "")))) or ("",)
         return (first, TEXTS[0], *others) if first else ()
 
-    def _hints(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    def _hints(self) -> tuple[Hint, ...]:
+        zones = ("Europe/Berlin", "America/New_York")
+        # An identifier is no path, though it be of a document, a file or a source.
+        return ((IDENTIFIER, ("1", "2")), (r"\b(time ?zone|tz)\b", zones), *self._places(), *NAMED)
+
+    def _places(self) -> tuple[Hint, ...]:
         at = self.samples
         return (
             (REPOSITORY, (at.repository,)),
-            (r"\b(id|identifier) $", ("1", "2")),  # of a document, a file or a source: no path
-            (r"\b(time ?zone|tz)\b", ("Europe/Berlin", "America/New_York")),
             (r"\b(dest(ination)?|output|target|to|new) (file|path)|\bdestination\b", (at.new_file,)),
             (r"\b(dir(ectory)?|folder|root|cwd|workspace)\b", (at.folder,)),
             (r"\b(path|file|filename|filepath|document|source)s?\b", (at.file, at.other_file)),
             (r"\b(url|uri|link|endpoint|website|webpage)s?\b", ("http://probe.example/page", "http://probe.example/b")),
-            *NAMED,
         )
 
     def _resolve(self, schema: JsonObject) -> JsonObject:
@@ -254,12 +256,15 @@ class _ArgumentMaker:
         return {}
 
 
+type Hint = tuple[str, tuple[str, ...]]  # what a name is like, and what it takes
+
+IDENTIFIER = r"\b(id|identifier) $"
 REPOSITORY = r"\brepo(sitory)?\b"
 TEXTS = ("A short note about the meeting on Monday", "second", "third")
 NUMBERS = r"\b(number|amount|price|score|count|quantity|total|digit)\b"
 # So many of the hints are also searched for in descriptions; the others are words that occur in any text.
 DESCRIBED = 7
-NAMED: tuple[tuple[str, tuple[str, ...]], ...] = (
+NAMED: tuple[Hint, ...] = (
     (r"\b(e ?mail|recipient)\b", ("someone@example.org", "other@example.org")),
     (r"\b(date ?time|timestamp)\b", ("2026-01-05T10:00:00Z", "2026-02-06T11:30:00Z")),
     (r"\btime\b", ("14:30", "09:15")),

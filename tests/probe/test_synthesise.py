@@ -196,3 +196,8 @@ def test_a_listed_word_that_a_schema_forbids_is_not_tried() -> None:
 def test_an_example_of_a_file_does_not_replace_a_file_that_is_there() -> None:
     made = make({"filename": {"type": "string", "description": "such as 'welcome.txt'"}}, ["filename"])
     assert made[0].arguments == {"filename": "/h/documents/notes.md"}
+
+
+def test_an_identifier_has_the_choices_that_are_listed() -> None:
+    made = make({"service_id": {"type": "string", "description": "Which service (mail, storage)"}}, ["service_id"])
+    assert made[0].arguments == {"service_id": "mail"}
