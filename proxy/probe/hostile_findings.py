@@ -30,7 +30,8 @@ RULES = {
 }
 # A filter of LDAP that holds what was typed as it was typed, brackets too.
 _FILTER = r"\((?:uid|cn|sn|mail|ou|o|givenName|displayName|sAMAccountName|userPrincipalName|memberOf)=%s\*\)\(\|"
-_PATHS = re.compile(r"path|file|folder|dir|uri|url|source|document|repo|root", re.IGNORECASE)
+# The name of a document is no path; that of a file often is.
+_PATHS = re.compile(r"path|file|folder|dir|uri|url|source|document(?!_?name)|repo|root", re.IGNORECASE)
 _SQL_ERRORS = re.compile(
     r"unrecognized token|near \"[^\"]*\": syntax error|syntax error at or near|unterminated quoted string"
     r"|You have an error in your SQL syntax|ORA-0\d{4}|Unclosed quotation mark|SQLITE_ERROR|OperationalError"

@@ -47,7 +47,9 @@ def test_a_command_ran_if_its_own_program_was_started(argv: tuple[str, ...], cal
 def test_a_name_that_leads_to_a_secret_is_an_escape_and_a_path_is_told_as_one() -> None:
     opened = record(1, "fs.read", path="/h/.ssh/id_rsa")
     assert rules("opened", "/h/.ssh/id_rsa", opened) == ["argument-leads-out"]
+    assert rules("opened", "/h/.ssh/id_rsa", opened, parameter="documentName") == ["argument-leads-out"]
     assert rules("opened", "/h/.ssh/id_rsa", opened, parameter="file_path") == ["opens-any-file"]
+    assert rules("opened", "/h/.ssh/id_rsa", opened, parameter="document") == ["opens-any-file"]
     asked = "a command that reads a secret"
     assert rules("opened", "/h/.ssh/id_rsa", opened, parameter="cmd", label=asked) == ["opens-any-file"]
     assert rules("opened", "/h/.ssh/id_rsa", record(1, "fs.read", path="/h/.ssh/id_rsa", error="EACCES")) == []
