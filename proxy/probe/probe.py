@@ -122,6 +122,7 @@ class Probe:
         self._tracer = 0
         self._pid = 0
         self._usage = Usage()
+        self._stuck = False  # whether the server answers nothing any more, though it runs
         self._judged: tuple[JudgedTool, ...] = ()
 
     async def run(self, known: ServerBaseline | None = None) -> ProbeReport:
@@ -293,10 +294,11 @@ class Probe:
                 if state is not None:
                     rule, seen = rulebook().get("tracer-tampering"), f"Seen: strace was {state} after a call"
                     self._log.tampered = findings.from_rule(rule, tool.name, str(Capability.KERNEL), seen)
-                if outcome == "gone" or state is not None:
+                if outcome == "gone" or state is not None or self._stuck:
                     left = [other.name for other in tools if not other.results]
                     after = f"; not called: {', '.join(left)}" if left else ""
-                    what = "ended" if outcome == "gone" else f"could not be traced any more (strace is {state})"
+                    untraced = f"could not be traced any more (strace is {state})"
+                    what = "ended" if outcome == "gone" else untraced if state else "stopped answering"
                     return f"the server {what} during a call of {tool.name}{after}"
         self._progress(total, total, "")
         return None
@@ -313,7 +315,7 @@ class Probe:
         for tool in tools:
             restore_documents(self._workspace.home)
             for each in waited_words(tool.definition, self._workspace.samples()):
-                if not tool.hangs and await self._call(client, tool, each) == "gone":
+                if not tool.hangs and await self._ends_it(client, tool, each):
                     return
 
     async def _attack(self, client: McpClient, tools: Sequence[_Tool], bait: Bait) -> None:
@@ -322,17 +324,23 @@ class Probe:
         sql = any(takes_sql(tool.definition) for tool in tools)
         for tool in tools:
             restore_documents(self._workspace.home)
-            for crowd in crowds(tool.definition, samples):
-                if not tool.hangs and await self._call(client, tool, crowd) == "gone":
-                    return
             for each in attempts(tool.definition, samples, bait, sql=sql):
                 if tool.hangs:
                     break
                 self._log.attempts[len(self._log.calls)] = each
-                outcome = await self._call(client, tool, Input(each.label, each.arguments))
-                tool.results += [CallResult(each.label, outcome)] if outcome == "timeout" else []
-                if outcome == "gone":
+                if await self._ends_it(client, tool, Input(each.label, each.arguments)):
                     return
+        # Last: what uses up the machine may leave no server for others to be tried on.
+        for tool in tools:
+            for crowd in crowds(tool.definition, samples):
+                if not tool.hangs and await self._ends_it(client, tool, crowd):
+                    return
+
+    async def _ends_it(self, client: McpClient, tool: _Tool, each: Input) -> bool:
+        """Call a tool, and return whether that was the last answer of the server."""
+        outcome = await self._call(client, tool, each)
+        tool.results += [CallResult(each.label, outcome)] if outcome == "timeout" else []
+        return outcome == "gone" or self._stuck
 
     async def _call(self, client: McpClient, tool: _Tool, each: Input) -> str:
         key = json.dumps(each.arguments, sort_keys=True, default=str)
@@ -349,7 +357,19 @@ class Probe:
         self._log.asked += [texts.CallText(len(self._log.calls) - 1, text) for text in client.take_asked()]
         await self._settle()
         self._note_usage(tool.name, timed_out=outcome == "timeout")
+        # Else each call after it would time out as well, and be blamed for what the server is still busy with.
+        self._stuck = outcome == "timeout" and not await self._answers(client)
         return outcome
+
+    async def _answers(self, client: McpClient) -> bool:
+        """Return whether the server still answers, or has ended, which the next call tells."""
+        try:
+            await client.request("ping", {}, self._plan.start_seconds)
+        except RequestTimeoutError:
+            return False
+        except (RequestRefusedError, ServerGoneError):
+            return True
+        return True
 
     def _note_usage(self, tool: str, *, timed_out: bool) -> None:
         before, self._usage = self._usage, usage(self._pid)

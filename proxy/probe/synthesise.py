@@ -15,7 +15,7 @@ from jsonschema.exceptions import SchemaError, ValidationError
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
-from proxy.probe.listed_choices import described, listed_choices
+from proxy.probe.listed_choices import described, listed_choices, listed_examples
 from proxy.probe.regex_sample import example, is_found
 
 if TYPE_CHECKING:
@@ -207,22 +207,22 @@ class _ArgumentMaker:
             return (self.samples.file, self.samples.other_file)
         if listed := self._listed(name, schema):
             return listed
-        named = _words(name)
-        said = f"{named} | {_words(str(schema.get('description', ''))[:200])}"
-        hints = self._hints()
-        for text, tried in ((f"{named} ", hints), (said, hints[:DESCRIBED])):
-            for pattern, values in tried:
-                if re.search(pattern, text):
-                    return values
-        return TEXTS
+        said = described(self.about, name, str(schema.get("description", "")))
+        examples = listed_examples(said)
+        return (
+            _hinted(f"{_words(name)} ", self._hints())
+            or ((*examples, TEXTS[0]) if examples else ())
+            or _hinted(f"{_words(name)} | {_words(said[:200])}", self._hints()[:DESCRIBED])
+            or TEXTS
+        )
 
     def _listed(self, name: str, schema: JsonObject) -> tuple[str, ...]:
         """Return what a description lists for a text that is no place, with a text that it does not list."""
         named = f"{_words(name)} "
         if not re.search(IDENTIFIER, named) and any(re.search(pattern, named) for pattern, _ in self._places()):
             return ()
-        first, *others = listed_choices(described(self.about, name, str(schema.get("description", "")))) or ("",)
-        return (first, TEXTS[0], *others) if first else ()
+        listed = listed_choices(described(self.about, name, str(schema.get("description", ""))))
+        return (*listed, TEXTS[0]) if listed else ()
 
     def _hints(self) -> tuple[Hint, ...]:
         zones = ("Europe/Berlin", "America/New_York")
@@ -311,6 +311,11 @@ FORMATS: dict[str, tuple[str, ...]] = {
 def _words(name: str) -> str:
     """Return a name in camelCase or snake_case as words in lower case."""
     return re.sub(r"[^a-z0-9]+", " ", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name).lower()).strip()
+
+
+def _hinted(text: str, hints: tuple[Hint, ...]) -> tuple[str, ...]:
+    """Return what the first hint that fits a text takes."""
+    return next((values for pattern, values in hints if re.search(pattern, text)), ())
 
 
 def _number(schema: JsonObject, turn: int, *, whole: bool) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.probe.listed_choices import described, listed_choices
+from proxy.probe.listed_choices import described, listed_choices, listed_examples
 
 
 @pytest.mark.parametrize(
@@ -16,9 +16,8 @@ from proxy.probe.listed_choices import described, listed_choices
         ("Supports SOC2, ISO27001, PCI-DSS, HIPAA.", ["SOC2", "ISO27001", "PCI-DSS", "HIPAA"]),
         ("Valid values: low | medium | high", ["low", "medium", "high"]),
         ("Folder to look into (inbox, sent, drafts, etc.)", ["inbox", "sent", "drafts"]),
-        ("Name of the file to read (e.g., 'welcome.txt')", ["welcome.txt"]),
+        ("Name of the file to read (e.g., 'welcome.txt')", []),
         ("An identifier (e.g., b-a9565a64)", []),
-        ("A file key, such as 'data/2020/file.csv'", ["data/2020/file.csv"]),
         ("The text to send. It is not changed, and nothing is added to it.", []),
         ("Name of the user, who must exist", []),
         ("", []),
@@ -26,6 +25,20 @@ from proxy.probe.listed_choices import described, listed_choices
 )
 def test_what_is_listed(text: str, choices: list[str]) -> None:
     assert list(listed_choices(text)) == choices
+
+
+@pytest.mark.parametrize(
+    ("text", "examples"),
+    [
+        ("Name of the file to read (e.g., 'welcome.txt')", ["welcome.txt"]),
+        ("IANA name (e.g., 'Europe/London', 'Asia/Tokyo')", ["Europe/London", "Asia/Tokyo"]),
+        ("What to look for (such as errors, warnings, etc.)", ["errors", "warnings"]),
+        ("A file key, like 'data/2020/file.csv'", ["data/2020/file.csv"]),
+        ("Which one (first, last)", []),
+    ],
+)
+def test_what_is_an_example(text: str, examples: list[str]) -> None:
+    assert list(listed_examples(text)) == examples
 
 
 def test_a_long_list_is_bounded() -> None:

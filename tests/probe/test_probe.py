@@ -133,6 +133,19 @@ def test_a_tool_that_takes_too_long_twice_is_called_no_more() -> None:
     assert report.problem is None
 
 
+def test_who_comes_after_a_call_that_never_ends_is_tried_before_it_and_not_blamed_for_it() -> None:
+    report = ours("stuck", hostile=True, repeats=0, call_seconds=4.5, start_seconds=1.5)
+    assert report.problem is None
+    assert found(report) == {"count": {"uses-up-machine"}, "show_note": {"argument-leads-out"}}
+
+
+def test_a_server_that_answers_nothing_any_more_is_called_no_more() -> None:
+    report = ours("stuck", "always", repeats=0, call_seconds=0.2, start_seconds=1.5)
+    assert report.problem
+    assert report.problem.startswith("the server stopped answering during a call of count; not called: show_note, dou")
+    assert [tool.calls for tool in report.tools[1:]] == [(), ()]
+
+
 def test_a_server_that_ends_is_told_with_its_last_words() -> None:
     with pytest.raises(ServerError, match=r"exit code 4 .*\n?oh no"):
         probe("sh", "-c", "echo oh no >&2; exit 4")

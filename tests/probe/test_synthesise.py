@@ -183,9 +183,7 @@ def test_what_a_description_lists_is_tried_and_a_text_that_it_does_not_list() ->
     described = "Show the logs.\n\nArgs:\n    kind: Which ones (system, access, error)\n"
     tool = {"description": described, "inputSchema": {"properties": {"kind": {"type": "string"}}, "required": ["kind"]}}
     made = [each.arguments["kind"] for each in synthesise(tool, SAMPLES)]
-    assert made[0] == "system"
-    assert {"access", "error"} < set(made)
-    assert len(made) == 4
+    assert made == ["system", "access", "error", "A short note about the meeting on Monday"]
 
 
 def test_a_listed_word_that_a_schema_forbids_is_not_tried() -> None:
@@ -201,3 +199,9 @@ def test_an_example_of_a_file_does_not_replace_a_file_that_is_there() -> None:
 def test_an_identifier_has_the_choices_that_are_listed() -> None:
     made = make({"service_id": {"type": "string", "description": "Which service (mail, storage)"}}, ["service_id"])
     assert made[0].arguments == {"service_id": "mail"}
+
+
+def test_examples_are_tried_where_a_name_tells_nothing() -> None:
+    said = {"type": "string", "description": "What to look at (e.g., 'engine', 'wheels')"}
+    assert [each.arguments["part"] for each in make({"part": said}, ["part"])][:2] == ["engine", "wheels"]
+    assert make({"timezone": said}, ["timezone"])[0].arguments == {"timezone": "Europe/Berlin"}
