@@ -14,7 +14,8 @@ from mitmproxy.proxy.layers.http import HttpLayer, HTTPMode, HttpStream
 
 from addons.limits import BodyOverdue, EventPushed, Limits
 from addons.mitm.http_connections import GuardedHttp1Server, GuardedHttp2Server
-from addons.mitm.http_stream import GuardedHttpStream, GuardedWebsocketLayer
+from addons.mitm.http_stream import GuardedHttpStream
+from addons.mitm.websocket import GuardedWebsocketLayer
 
 if TYPE_CHECKING:
     from mitmproxy import flow as mflow
