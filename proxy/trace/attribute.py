@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from proxy.trace.argument_hints import NONE, ArgumentHints, NumberPlaces, hints_in
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 
 type TracePhase = Literal["startup", "call", "ambient"]
 
-MAX_OPEN = 256
+MAX_OPEN = 256  # calls that wait for their answers
+MAX_UNREAD = 10_000  # with those that are answered, and whose part of the trace is still to be read
 MAX_HELD = 20_000
 MAX_THREADS = MAX_WRITES = 4096
 # After so many overlapping calls answered in the order of their requests, a server is taken to work in order.
@@ -110,7 +112,10 @@ class Attributor:
         alone = Attribution("call", (call_id,))
         self._requests += 1
         self._open[call_id] = _Call(call_id, method in OPENING, self._requests, time, hints, alone)
-        if len(self._open) > MAX_OPEN:  # a client that never gets responses must not grow our memory
+        # A client that never gets responses must not grow our memory, and neither must a trace that comes late.
+        if len(self._open) - self._answered > MAX_OPEN:
+            self._close(next(call.call_id for call in self._open.values() if call.answered is None))
+        elif len(self._open) > MAX_UNREAD:
             self._close(next(iter(self._open)))
 
     def call_ended(self, call_id: str, start: int | None, time: float) -> None:
@@ -138,6 +143,10 @@ class Attributor:
     @property
     def awaits_first_read(self) -> bool:
         return not self._reads
+
+    def follows(self, call_id: str) -> bool:
+        """Return whether more may be attributed to a call."""
+        return call_id in self._open or bool(self._waited_for[call_id])
 
     def take(self, event: Event, observations: list[Observation]) -> list[AttributedObservation]:
         """Take the next event of the trace and its observations; return what can be attributed now."""
@@ -257,19 +266,26 @@ class Attributor:
         return _first(min(mine)[1], guess.calls, BY_AUTHOR, "author")
 
     def _close_answered(self, written: int, now: float | None) -> None:
-        for call in list(self._open.values()) if self._answered else ():
+        for call in self._begun_by(now) if self._answered else ():
             by_bytes = call.answer_start is not None and call.answer_start < min(written, self._seen)
             by_time = call.answered is not None and now is not None and now > call.answered
             if by_bytes or by_time or (call.answered is not None and call.answer_start is None):
                 self._close(call.call_id)
 
+    def _begun_by(self, now: float | None) -> list[_Call]:
+        """Return the open calls, at least all that had begun by then; of many, as after a burst, no more than those."""
+        calls = self._open.values()
+        if now is None or len(calls) <= MAX_OPEN:
+            return list(calls)  # all: a clock that is set back makes no call look as if it were still to come
+        return list(takewhile(lambda call: call.requested <= now, calls))
+
     def _close(self, call_id: str) -> None:
         call = self._open.pop(call_id)
         self._answered -= call.answered is not None
-        others = [each.number for each in self._open.values() if not each.opening]
-        if others:
+        other = next((each for each in self._open.values() if not each.opening), None)  # they are in order
+        if other is not None:
             self._overlapped += 1
-            self._in_order = self._in_order and min(others) > call.number
+            self._in_order = self._in_order and other.number > call.number
         self._begun = True
         self._closed.append(call_id)
         start = call.answer_start
@@ -279,7 +295,7 @@ class Attributor:
 
     def _attribute(self, seen: Observation, written: int, touched: str) -> Attribution:
         self._close_answered(written, seen.time)
-        calls = [call for call in self._open.values() if not call.opening and seen.time >= call.requested]
+        calls = [call for call in self._begun_by(seen.time) if not call.opening and seen.time >= call.requested]
         # A process that a call started stays that call's, however late it acts: else a server would let
         # a child wait for the response, and act outside of any call.
         for thread in seen.lineage if self._owners else ():

@@ -353,8 +353,11 @@ class LiveTrace:
         record = self._log.close(name)
         if record is not None:
             self._report(self._calls.get(name), record)
-        while len(self._calls) > MAX_CALLS:
-            del self._calls[next(iter(self._calls))]
+        while len(self._calls) > MAX_CALLS and not self._follows(oldest := next(iter(self._calls))):
+            del self._calls[oldest]
+
+    def _follows(self, call_id: str) -> bool:
+        return self._attributor is not None and self._attributor.follows(call_id)
 
     async def _keep_time(self) -> None:
         """Find out when the server begins to read, then see that nothing is held back for long."""

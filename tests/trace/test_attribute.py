@@ -259,6 +259,27 @@ def test_calls_that_are_never_answered_are_bounded(world: World, monkeypatch: py
     assert list(world.attributor._open) == ["7", "8", "9"]
 
 
+def test_a_burst_of_calls_whose_trace_comes_late_keeps_its_acts(world: World) -> None:
+    calls = [f"call-{number}" for number in range(3 * attribute.MAX_OPEN)]
+    for number, call in enumerate(calls):
+        world.ask(call, 10.0 * number)
+        world.answer(call, 10.0 * number + 5)
+    assert len(world.attributor._open) == len(calls)
+    for number in range(len(calls)):
+        world.do(10.0 * number + 1)
+        world.writes(10.0 * number + 2)
+    assert world.whose() == [("call", (call,), "alone") for call in calls]
+    assert not world.attributor.follows(calls[0])
+
+
+def test_a_burst_that_is_too_large_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attribute, "MAX_UNREAD", 5)
+    for number in range(20):
+        world.ask(str(number), number)
+        world.answer(str(number), number + 0.5)
+    assert list(world.attributor._open) == ["15", "16", "17", "18", "19"]
+
+
 def test_a_process_is_the_calls_that_forked_it(world: World) -> None:
     world.ask("a", 1.0)
     world.do(1.1, pid=200, lineage=(100,), action="fork", argv=())
