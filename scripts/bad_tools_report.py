@@ -93,9 +93,12 @@ def probed(folder: Path, sample: Sample) -> tuple[list[str], set[str]]:
     """Return a server's tools, and those that the probe names HIGH; a finding about the server is about all of them."""
     flags = ["--json", "--hostile", "--call-timeout", "5", "--state-dir", str(folder / "probe")]
     words = [*INTERLOCK, "probe", *flags, "--", *sample.command]
-    # A folder that a probe lets it write to, as servers have one: some keep a database where they are started.
+    # A folder that a probe lets it write to, as servers have one: some keep a database where they are started, and
+    # some look at what lies there.
     environ = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     with tempfile.TemporaryDirectory(prefix="work-") as place:
+        for name in ("README.md", "app.py", "notes.txt"):
+            (Path(place) / name).write_text("# notes\n")
         done = subprocess.run(words, cwd=place, env=environ, capture_output=True, text=True, timeout=LIMIT, check=False)
     if not done.stdout.strip():
         sys.stderr.write(f"  {sample.name} was not probed: {done.stderr[-300:]}\n")

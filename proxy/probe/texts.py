@@ -39,13 +39,13 @@ _CLAIMS = (
     ),
     re.compile(
         r"(?i)\b(?:ignor|bypass|skip|disabl|overrid|disregard)\w*\s+(?:\w+\s+){0,2}?(?:(?:all|any|every)\s+(?:\w+\s+){0,2}?)?"
-        r"(?:safety|security|validation|restrictions?|polic(?:y|ies)|guardrails?|permissions?|authori[sz]ation"
+        r"(?:safety|security|validation|restrictions?|polic(?:y|ies)|guardrails?|permissions?|authenti\w+|authori[sz]ation"
         r"|content filter(?:s|ing)?|(?:\w+ )?assistant instructions)\b"
     ),
     re.compile(
         r"(?i)\btrust\s+(?:all|any|every)\b"
-        r"|\b(?:unrestricted|full\s+system)\s+(?:\w+\s+)?(?:access|privileges|permissions)\b"
-        r"|\bwithout\s+(?:any\s+)?(?:validation|restrictions?|(?:security|safety|permission)\s+checks?)\b"
+        r"|\b(?:unrestricted|full\s+system|full\s+admin\w*)\s+(?:\w+\s+)?(?:access|privileges|permissions)\b"
+        r"|\bwithout\s+(?:any\s+)?(?:validation|verification|restrictions?|(?:security|safety|permission)\s+checks?)\b"
     ),
 )
 
