@@ -235,26 +235,29 @@ class _Masking:
     ) -> None:
         """Add the parts of leaves that `match` came from: to `hits`, or to `split` where joined strings made it."""
         start, end = layer.root_span(match.start, match.end)
+        spans = text.leaf_spans(start, end)
+        detector = self._masker.catalog.detectors[match.detector]
+        joined = start >= text.body_size
+        if joined and not (detector.crosses_fields and len({leaf for leaf, _, _ in spans}) > 1):
+            return  # in one string, where it was found as well
         secret = layer.data[match.start : match.end]
         fingerprint = self._masker.fingerprint(secret)
         parts = [
             MaskHit(leaf, *self._whole_characters(leaf, low, high), match.detector, fingerprint)
-            for leaf, low, high in text.leaf_spans(start, end)
+            for leaf, low, high in spans
         ]
-        if start < text.body_size:
-            meant = [hit for hit in parts if not self._is_suppressed(hit)]
-            hits += meant
+        if joined:
+            if not all(map(self._is_suppressed, parts)):
+                split.append(parts)
+            return
+        meant = [hit for hit in parts if not self._is_suppressed(hit)]
+        hits += meant
+        if len(meant) < len(parts):
             self._spared += (hit for hit in parts if hit not in meant)
-            if meant and match.is_rest:
-                self._overflow[MATCH_LIMIT] = None
-            elif meant and self._masker.catalog.detectors[match.detector].repeats:
-                self._known.add(secret, (match.detector, fingerprint))
-        elif (
-            self._masker.catalog.detectors[match.detector].crosses_fields
-            and len({hit.leaf for hit in parts}) > 1
-            and not all(map(self._is_suppressed, parts))
-        ):
-            split.append(parts)
+        if meant and match.is_rest:
+            self._overflow[MATCH_LIMIT] = None
+        elif meant and detector.repeats:
+            self._known.add(secret, (match.detector, fingerprint))
 
     def _whole_characters(self, leaf: int, start: int, end: int) -> Span:
         """Widen a span of bytes so that it cuts no character in two."""

@@ -19,6 +19,7 @@ _SHORTEST_WORD: Final = 4
 _MOST_ALIKE: Final = 16  # secrets with the same longest word that are kept; more were made to cost time
 _FEW: Final = 32
 _WORD: Final = re.compile(rb"[A-Za-z0-9]{%d,}" % _SHORTEST_WORD)
+_DIGIT: Final = re.compile(rb"[0-9]")
 _LEAST_SURPRISE: Final = 5.2
 
 
@@ -35,13 +36,14 @@ class KnownSecrets[Origin]:
         if secret in self._seen:
             return
         self._seen.add(secret)
-        words = list(_WORD.finditer(secret))
+        words: list[bytes] = _WORD.findall(secret)
         if not words or not _is_distinctive(secret):
             return
-        longest = max(words, key=lambda word: word.end() - word.start())
-        alike = self._by_word.setdefault(longest.group(), {})
+        longest = max(words, key=len)
+        alike = self._by_word.setdefault(longest, {})
         if len(alike) < _MOST_ALIKE:
-            alike.setdefault(secret, (longest.start(), origin))
+            # As a whole word: a longer one holds it only if that is longer, and then it is not the longest.
+            alike.setdefault(secret, (secret.index(longest), origin))
 
     def found_in(self, data: bytes) -> Iterator[tuple[int, int, Origin]]:
         """Return the spans of `data` that hold a known secret as a whole."""
@@ -58,8 +60,7 @@ class KnownSecrets[Origin]:
 def _is_distinctive(secret: bytes) -> bool:
     if len(secret) < _SHORTEST:
         return False
-    has_digit = any(48 <= byte <= 57 for byte in secret)
-    return (has_digit and secret.swapcase() != secret) or surprise(secret) >= _LEAST_SURPRISE
+    return (_DIGIT.search(secret) is not None and secret.swapcase() != secret) or surprise(secret) >= _LEAST_SURPRISE
 
 
 def _is_whole(data: bytes, start: int, end: int) -> bool:
