@@ -43,6 +43,7 @@ HARDWARE = frozenset(
 )
 SERVICE = 4  # a shorter name of a service may be any word
 UPLOADS = (b"POST ", b"PUT ", b"PATCH ")
+CODE = (".py", ".pyc", ".js", ".mjs", ".cjs")
 MISSING = ("ENOENT", "ENOTDIR", "ENXIO")
 
 
@@ -69,6 +70,8 @@ class RunContext:
     ports: set[str] = field(default_factory=set)  # that the server itself listens on
     sockets: set[str] = field(default_factory=set)  # unix sockets that it listens on
     many: set[str] = field(default_factory=set)  # domains of which it looked up many names
+    connected: set[int | None] = field(default_factory=set)  # the calls during which it connected to another machine
+    code: set[str] = field(default_factory=set)  # the folders with code that it loaded, and those above them
     local_names: frozenset[str] = LOCAL_NAMES
 
     def tilde(self, path: str) -> str:
@@ -101,6 +104,7 @@ def facts(record: ProbeObservation, scope: DeclaredScope, context: RunContext) -
         "foreign_process": _is_foreign(observation, context),
         "own_process": _is_own(observation, context),
         "sought": was_sought(observation),
+        "connects": record.call in context.connected,
         "hardware": not HARDWARE.isdisjoint(scope.words) or {"system", "information"} <= scope.words,
         "by_browser": not BROWSERS.isdisjoint(record.ancestors),
         "canary_sent": bool(canaries_sent(observation, scope, context)),
@@ -201,10 +205,14 @@ def _is_mixed(run: str) -> bool:
 
 
 def note_run(records: Iterable[ProbeObservation], context: RunContext) -> None:
-    """Add to `context` what only all observations together show: own ports and sockets, and names in great number."""
+    """Add to `context` what only all observations together show: its ports, its code, names in great number."""
     names: dict[str, set[str]] = {}
     for record in records:
         seen = record.observation
+        if seen.capability is Capability.FS_READ and seen.ok and (seen.path or "").endswith(CODE):
+            _note_folders(posixpath.dirname(seen.path or ""), context.code)
+        elif seen.capability is Capability.NET_CONNECT and not _is_local(context.host(seen.peer or ""), context):
+            context.connected.add(record.call)
         if seen.action in ("listen", "bind") and seen.capability is Capability.NET_LISTEN:
             context.ports.add((seen.peer or "").rpartition(":")[2])
         elif seen.action == "listen" and seen.path is not None:
@@ -212,6 +220,12 @@ def note_run(records: Iterable[ProbeObservation], context: RunContext) -> None:
         elif seen.name is not None and not seen.name.endswith(".arpa"):
             names.setdefault(domain(seen.name), set()).add(seen.name.lower().rstrip("."))
     context.many.update(base for base, those in names.items() if len(those) >= MANY_NAMES)
+
+
+def _note_folders(folder: str, known: set[str]) -> None:
+    while folder not in known:
+        known.add(folder)
+        folder = posixpath.dirname(folder)
 
 
 def meant_program(observation: Observation) -> tuple[str, tuple[str, ...]]:
@@ -247,6 +261,7 @@ def _path_facts(path: str, scope: DeclaredScope, context: RunContext) -> dict[st
         "granted": granted,
         "granted_document": granted and canary is not None and not canary.secret,
         "working_folder": is_under(path, [context.cwd]) and context.cwd != "/",
+        "above_code": posixpath.dirname(path) in context.code,
         "temporary": is_under(path, [posixpath.join(context.home, "tmp")] if at_home else TEMPORARY),
         "canary": canary is not None,
     }

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 MAX_SAME = 3
 # Of one capability during one call, so that many files read do not crowd out the one connection made.
 MAX_KEPT = 2000
+MAX_KEPT_AT_START = 20_000  # of servers with many libraries: that is once, and each call may have as many as above
 FULL = {"EMFILE": "open files", "ENFILE": "open files"}
 
 
@@ -131,7 +132,7 @@ class Observer:
         if self._seen[key] > MAX_SAME and not seen.data:
             return
         self._kept[record.call, seen.capability] += 1
-        if self._kept[record.call, seen.capability] > MAX_KEPT:
+        if self._kept[record.call, seen.capability] > (MAX_KEPT_AT_START if record.call is None else MAX_KEPT):
             self.dropped += 1
         else:
             self.records.append(record)

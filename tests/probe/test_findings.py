@@ -9,7 +9,7 @@ import pytest
 from proxy.probe.canary import Canary, CanaryWatch
 from proxy.probe.declared_scope import DeclaredScope
 from proxy.probe.findings import ProbeCall, ProbeFinding, blamed_by, group, judge, order, shown_line
-from proxy.probe.observation_facts import ProbeObservation, RunContext
+from proxy.probe.observation_facts import ProbeObservation, RunContext, note_run
 from proxy.probe.rulebook import rulebook
 from proxy.trace.capability import Capability, Observation
 
@@ -26,6 +26,15 @@ def rules(
 ) -> list[tuple[Any, str]]:
     calls = calls or [ProbeCall("t", "all", "{}", DeclaredScope())]
     return [(f.tool, f.rule) for f in judge(records, calls, startup or DeclaredScope(), WORLD, rulebook())]
+
+
+def judged(records: list[ProbeObservation]) -> list[tuple[Any, str]]:
+    """Return the rules of a run whose home has a `.netrc`, with what all its observations together show."""
+    netrc = Canary("~/.netrc", "1234567890abcdefghijkmnpqrstuvwxyz123456")
+    world = RunContext("/h", "/p", "/w", {**WORLD.canaries, "/h/.netrc": netrc}, WORLD.watch)
+    note_run(records, world)
+    calls = [ProbeCall("t", "all", "{}", DeclaredScope())]
+    return [(f.tool, f.rule) for f in judge(records, calls, DeclaredScope(), world, rulebook())]
 
 
 def test_a_stolen_canary_is_told_once_and_names_its_source() -> None:
@@ -62,6 +71,25 @@ def test_a_server_may_read_its_own_settings_where_it_is_started() -> None:
     assert rules([record(None, "fs.read", path="/w/.env")]) == []
     assert rules([record(0, "fs.read", path="/w/.env")]) == [("t", "sensitive-path-read")]
     assert rules([record(None, "fs.read", path="/x/.env")]) == [(None, "sensitive-path-read")]
+
+
+def test_a_library_may_look_for_settings_from_its_own_folder_upwards_and_nowhere_else() -> None:
+    code = record(None, "fs.read", path="/opt/lib/tool/main.py")
+
+    def look(path: str) -> ProbeObservation:
+        return record(None, "fs.read", "look", path=path, error="ENOENT")
+
+    assert judged([code, look("/opt/lib/tool/.env"), look("/opt/.env")]) == []
+    assert judged([code, look("/srv/app/.env")]) == [(None, "secret-sought")]
+
+
+def test_what_a_library_of_http_looks_for_by_itself_is_fine_in_a_call_that_connects() -> None:
+    read = record(0, "fs.read", path="/h/.netrc")
+    out = record(0, "net.connect", "connect", peer="1.2.3.4:443")
+    assert judged([read]) == [("t", "canary-read")]
+    assert judged([read, out]) == [("t", "undeclared-egress")]
+    networked = [ProbeCall("t", "all", "{}", DeclaredScope(network=True))]
+    assert rules([read], networked) == []
 
 
 def test_startup_is_told_apart() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from proxy.probe.canary import Canary, CanaryWatch
 from proxy.probe.declared_scope import DeclaredScope
-from proxy.probe.observation_facts import ProbeObservation, RunContext, carries_data, facts
+from proxy.probe.observation_facts import ProbeObservation, RunContext, carries_data, facts, note_run
 from proxy.trace.capability import Capability, Observation
 
 SECRET = Canary("~/.env", "abcdefghijkmnpqrstuvwxyz23456789abcdefgh")
@@ -141,3 +141,30 @@ def test_every_fact_is_in_the_rulebooks_list() -> None:
     text = Path(str(module.__file__)).read_text()
     for name in FACTS:
         assert f'"{name}"' in text
+
+
+def test_a_call_that_connects_to_another_machine_is_told_from_one_that_does_not() -> None:
+    def seen(call: int | None, peer: str) -> ProbeObservation:
+        return ProbeObservation(Observation(Capability.NET_CONNECT, "connect", 1, 1.0, "", peer=peer), call)
+
+    run = context()
+    note_run([seen(1, "11.64.0.1:443"), seen(2, "127.0.0.1:53")], run)
+    read = Observation(Capability.FS_READ, "open", 1, 1.0, "", path="/h/.netrc")
+    assert [
+        call for call in (None, 1, 2) if "connects" in facts(ProbeObservation(read, call), DeclaredScope(), run)
+    ] == [1]
+
+
+def test_the_folders_above_code_that_was_loaded_are_told() -> None:
+    run = context()
+    loaded = [("/opt/lib/tool/main.py", None), ("/srv/app/data.txt", None), ("/var/absent/a.py", "ENOENT")]
+    for path, error in loaded:
+        seen = Observation(Capability.FS_READ, "open", 1, 1.0, "", path=path, error=error)
+        note_run([ProbeObservation(seen, None)], run)
+
+    def above(path: str) -> bool:
+        looked = Observation(Capability.FS_READ, "look", 1, 1.0, "", path=path, error="ENOENT")
+        return "above_code" in facts(ProbeObservation(looked, None), DeclaredScope(), run)
+
+    assert all(map(above, ["/opt/lib/tool/.env", "/opt/lib/.env", "/opt/.env", "/.env"]))
+    assert not any(map(above, ["/srv/app/.env", "/var/absent/.env", "/opt/lib/other/.env"]))

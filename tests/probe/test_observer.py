@@ -109,10 +109,17 @@ def test_the_same_again_and_again_is_kept_a_few_times_and_what_is_sent_always() 
 
 def test_past_what_is_kept_of_a_kind_is_counted_and_other_kinds_have_room() -> None:
     watch, _ = observer()
+    watch.begin(0)
     feed(watch, *(open_line(7, 1.0, f"/{n}") for n in range(MAX_KEPT + 5)))
     feed(watch, '7 2.000000 unlink("/x") = 0')
     assert watch.dropped == 5
     assert watch.records[-1].observation.capability is Capability.FS_DELETE
+
+
+def test_a_start_may_read_more_files_than_a_call() -> None:
+    watch, _ = observer()
+    feed(watch, *(open_line(7, 1.0, f"/{n}") for n in range(2 * MAX_KEPT)))
+    assert watch.dropped == 0
 
 
 def test_an_inherited_file_is_none_of_its_doing() -> None:
