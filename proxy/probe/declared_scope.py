@@ -40,6 +40,7 @@ class DeclaredScope:
     environment: bool = False  # it shows the environment
     one_folder: bool = False  # it says that its files are those of one folder
     guarded: bool = False  # it says that not everybody may call it
+    server_words: frozenset[str] = frozenset()  # of the server's command
     words: frozenset[str] = frozenset()  # of its name, its description and the command: such programs may be started
     granted: tuple[str, ...] = ()  # files and folders that the command line and the variables name
     named: tuple[str, ...] = ()  # files and folders that the arguments name
@@ -59,8 +60,10 @@ def declare_server(command: Sequence[str], variables: Mapping[str, str], folder:
     """Return what a server's command line and its variables grant it."""
     flags = [word.partition("=")[2] for word in command[1:] if "=" in word]
     texts = [*command[1:], *flags, *(value for name, value in variables.items() if name not in SEARCH_PATHS)]
+    words = frozenset(split_words(" ".join(map(posixpath.basename, command))))
     return DeclaredScope(
-        words=frozenset(split_words(" ".join(map(posixpath.basename, command)))),
+        server_words=words,
+        words=words,
         granted=tuple(dict.fromkeys(path for word in texts if (path := _path(word, folder)))),
         granted_hosts=frozenset(host for word in texts if (host := _host(word))),
         launcher=posixpath.basename(command[0]) in PACKAGE_RUNNERS,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from proxy.probe.declared_scope import DeclaredScope, is_under
+from proxy.probe.declared_words import split_words
 from proxy.trace.capability import Capability, Observation
 
 if TYPE_CHECKING:
@@ -40,6 +41,10 @@ HARDWARE = frozenset(
         *("hardware", "bios", "dmi", "motherboard", "vendor", "manufacturer", "hypervisor", "virtualization"),
         *("inventory", "sysinfo", "specs", "specifications"),
     }
+)
+# Words of commands that name no server.
+NO_NAME = frozenset(
+    {"mcp", "server", "python", "python3", "node", "npx", "uvx", "uv", "run", "py", "js", "main", "index"}
 )
 SERVICE = 4  # a shorter name of a service may be any word
 UPLOADS = (b"POST ", b"PUT ", b"PATCH ")
@@ -260,11 +265,20 @@ def _path_facts(path: str, scope: DeclaredScope, context: RunContext) -> dict[st
         "output": is_under(path, scope.outputs),
         "granted": granted,
         "granted_document": granted and canary is not None and not canary.secret,
+        "own_folder": at_home and _is_own_folder(path[len(context.home) :], scope.server_words),
         "working_folder": is_under(path, [context.cwd]) and context.cwd != "/",
         "above_code": posixpath.dirname(path) in context.code,
         "temporary": is_under(path, [posixpath.join(context.home, "tmp")] if at_home else TEMPORARY),
         "canary": canary is not None,
     }
+
+
+def _is_own_folder(path: str, words: frozenset[str]) -> bool:
+    """Return whether a path below the home is in a folder that has the server's name: `~/.notes-mcp/state.json`."""
+    first, *rest = path.strip("/").split("/")
+    own = rest[0] if first == ".config" and rest else first if first.startswith(".") else ""
+    named = set(split_words(own))
+    return bool(named) and named <= words and not named <= NO_NAME
 
 
 def _is_own(observation: Observation, context: RunContext) -> bool:

@@ -23,7 +23,7 @@ FACTS = frozenset(
         *("hosts_named", "host_named", "data_in_name", "launch", "own_program", "program_named", "named"),
         *("sought", "own_socket", "loopback", "hinted", "by_browser", "output", "hardware"),
         *("named_file", "granted", "granted_document", "temporary", "canary", "own_process", "working_folder"),
-        *("connects", "above_code"),
+        *("connects", "above_code", "own_folder"),
     }
 )
 

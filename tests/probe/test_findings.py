@@ -92,6 +92,14 @@ def test_what_a_library_of_http_looks_for_by_itself_is_fine_in_a_call_that_conne
     assert rules([read], networked) == []
 
 
+def test_a_server_may_keep_its_state_in_a_folder_of_its_own_name() -> None:
+    write = record(0, "fs.write", "write", path="/h/.notes-mcp/state.json")
+    own = frozenset({"notes", "mcp"})
+    for scope in (DeclaredScope(server_words=own), DeclaredScope(server_words=own, read_only=True)):
+        assert rules([write], [ProbeCall("t", "all", "{}", scope)]) == []
+    assert rules([write]) == [("t", "write-outside-scope")]
+
+
 def test_startup_is_told_apart() -> None:
     assert rules([record(None, "net.dns", "query", name="a.example")]) == [(None, "undeclared-egress")]
     assert rules([record(None, "net.dns", "query", name="a.example")], startup=DeclaredScope(launcher=True)) == []

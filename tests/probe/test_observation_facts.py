@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from proxy.probe.canary import Canary, CanaryWatch
-from proxy.probe.declared_scope import DeclaredScope
+from proxy.probe.declared_scope import DeclaredScope, declare_server
 from proxy.probe.observation_facts import ProbeObservation, RunContext, carries_data, facts, note_run
 from proxy.trace.capability import Capability, Observation
 
@@ -168,3 +168,23 @@ def test_the_folders_above_code_that_was_loaded_are_told() -> None:
 
     assert all(map(above, ["/opt/lib/tool/.env", "/opt/lib/.env", "/opt/.env", "/.env"]))
     assert not any(map(above, ["/srv/app/.env", "/var/absent/.env", "/opt/lib/other/.env"]))
+
+
+@pytest.mark.parametrize(
+    ("path", "own"),
+    [
+        ("/h/.notes-mcp/state.json", True),
+        ("/h/.notes_mcp", True),
+        ("/h/.config/notes-mcp-server/x", True),
+        ("/h/.notes", True),
+        ("/h/notes/x", False),  # a folder of the user
+        ("/h/.mcp/x", False),  # anybody's
+        ("/h/.python/x", False),
+        ("/h/.bashrc", False),
+        ("/h/.config/other/x", False),
+        ("/x/.notes/x", False),
+    ],
+)
+def test_a_hidden_folder_of_the_home_with_the_servers_name_is_its_own(path: str, own: bool) -> None:
+    scope = declare_server(["/usr/bin/python3", "notes-mcp-server"], {}, "/w")
+    assert ("own_folder" in see("fs.write", path=path, scope=scope)) is own
