@@ -30,6 +30,12 @@ MAX_QUOTED = 160
 CONFIDENCE: Confidence = "likely"
 # What a definition is full of: what to do with the tool, and before which others to use it.
 _MANUAL = frozenset({"order", "claims-priority"})
+# And what it warns of: "do not include passwords or API keys in your query".
+_WARNING = _MANUAL | {"asks-secret", "sends-out"}
+_WARNS = re.compile(
+    r"(?i)\b(?:do not|don't|never|must not|should not|avoid|without)\s+(?:\w+\s+){0,2}"
+    r"(?:includ|send|put|pass|provid|enter|shar|paste|add|us|stor|log)\w*\b"
+)
 # A definition says what a tool does. One that speaks in a role's name, hands out trust or switches safety off speaks
 # to the model; each of these alone occurs in honest ones, two kinds together do not.
 _CLAIMS = (
@@ -67,8 +73,7 @@ def judge_definitions(tools: Sequence[JsonObject], rulebook: Rulebook) -> Iterat
     """Find definitions that give the model orders."""
     for tool in tools:
         said = result_text(tool)
-        # Of a text that should only describe, less is enough than of one that a tool has fetched.
-        quotes = _quoted(said, lambda each: not _MANUAL.issuperset(each.kinds)) or _claims(said)
+        quotes = _quoted(said, _is_no_manual) or _claims(said)
         if quotes:
             yield from_rule(rulebook.get("speaks-to-the-model"), str(tool.get("name")), None, evidence=quotes)
 
@@ -118,12 +123,23 @@ def _claims(text: str) -> tuple[str, ...]:
     return tuple(match[0].strip()[:MAX_QUOTED] for match in found) if len(found) > 1 else ()
 
 
+def _is_no_manual(passage: Passage, quote: str) -> bool:
+    """Return whether a passage of a definition is more than a manual has.
+
+    Of a text that should only describe, less is enough than of one that a tool has fetched.
+    """
+    if _MANUAL.issuperset(passage.kinds):
+        return False
+    warns = _WARNING.issuperset(passage.kinds) and _WARNS.search(quote) is not None
+    return passage.reaches(CONFIDENCE) or not warns
+
+
 def _orders(text: str) -> tuple[str, ...]:
-    return _quoted(text, lambda each: each.reaches(CONFIDENCE))
+    return _quoted(text, lambda passage, _: passage.reaches(CONFIDENCE))
 
 
-def _quoted(text: str, counts: Callable[[Passage], bool]) -> tuple[str, ...]:
+def _quoted(text: str, counts: Callable[[Passage, str], bool]) -> tuple[str, ...]:
     data = text.encode("utf-8", "replace")
-    passages = filter(counts, find_passages(data))
-    quotes = (data[each.start : each.end].decode("utf-8", "replace")[:MAX_QUOTED] for each in passages)
+    found = ((each, data[each.start : each.end].decode("utf-8", "replace")) for each in find_passages(data))
+    quotes = (quote[:MAX_QUOTED] for each, quote in found if counts(each, quote))
     return tuple(dict.fromkeys(quotes))[:MAX_EVIDENCE]
