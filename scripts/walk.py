@@ -38,13 +38,17 @@ LABEL = 'fill="#1f2937" stroke="#ffffff" stroke-width="3" paint-order="stroke"' 
 # What it collected is written when the process was quiet for a while, at the latest by the next tick of its clock.
 # What looks for halts many times a second is no part of a call, and would leave no pause between two.
 ALWAYS_AT_WORK = ("/halt_watcher.py", "/halt_file.py", "/halt_store.py", "/queries.py", "/database.py", "/sqlite.py")
+# How the log commits is no step of a call either, whether its own thread does it or, for a call alone, this one.
+OF_THE_LOG = ("LocalLog._commit_here", "log_decisions")
 PROFILER = f"""
 import json, os, sys, time
-collected, last, root = [], 0.0, {str(ROOT)!r} + "/"
+collected, last, root, inside = [], 0.0, {str(ROOT)!r} + "/", 0
 def profile(frame, event, _):
-    global last
+    global last, inside
     file = frame.f_code.co_filename
-    if event != "call" or not file.startswith((root + "proxy/", root + "addons/")) or file.endswith({ALWAYS_AT_WORK!r}):
+    if frame.f_code.co_qualname in {OF_THE_LOG!r} and file.startswith(root):
+        inside += (event == "call") - (event == "return")
+    if inside or event != "call" or not file.startswith((root + "proxy/", root + "addons/")) or file.endswith({ALWAYS_AT_WORK!r}):
         return
     now = time.monotonic()
     if now - last > {PAUSE / 3} and collected:

@@ -89,6 +89,7 @@ class LiveTrace:
         self._attributor: Attributor | None = None
         self._calls: dict[str, InFlightCall] = {}
         self._open: dict[str, InFlightCall] = {}
+        self._full = 2 * MAX_CALLS  # so many calls are known when some are forgotten
         self._collecting = 0.0  # since when lines are left in the pipe
         self._rest = ""
         self._server: ServerProcess | None = None
@@ -126,6 +127,8 @@ class LiveTrace:
         if self._attributor is None or message.id is None or message.method is None:
             return
         self._look_at_input()
+        if len(self._calls) >= self._full:
+            self._forget()
         self._calls[in_flight.call_id] = self._open[in_flight.call_id] = in_flight
         arguments = message.params.get("arguments", message.params)
         self._attributor.request_sent(in_flight.call_id, message.method, arguments, time.time())
@@ -353,11 +356,14 @@ class LiveTrace:
         record = self._log.close(name)
         if record is not None:
             self._report(self._calls.get(name), record)
-        while len(self._calls) > MAX_CALLS and not self._follows(oldest := next(iter(self._calls))):
-            del self._calls[oldest]
 
-    def _follows(self, call_id: str) -> bool:
-        return self._attributor is not None and self._attributor.follows(call_id)
+    def _forget(self) -> None:
+        """Forget the oldest calls of those that are over in the trace too; some are kept for what is done late."""
+        assert self._attributor is not None
+        over = [call_id for call_id in self._calls if not self._attributor.follows(call_id)]
+        for call_id in over[:-MAX_CALLS]:
+            del self._calls[call_id]
+        self._full = len(self._calls) + MAX_CALLS
 
     async def _keep_time(self) -> None:
         """Find out when the server begins to read, then see that nothing is held back for long."""

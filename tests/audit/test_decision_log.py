@@ -1,7 +1,8 @@
-"""The log lines of decisions: one for each, without arguments, written by the log's own thread once it is durable."""
+"""The log lines of decisions: one for each, without arguments, written once it is durable by the thread that did so."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ import structlog
 from structlog.testing import capture_logs
 
 from proxy.audit import decision_log
+from proxy.audit.commit_pace import SLOW_IN_A_ROW, CommitPace
 from proxy.audit.decision_log import log_decisions
 from proxy.audit.local_log import LocalLog
 from proxy.audit.pipeline import LenientSink
@@ -47,13 +49,22 @@ def test_the_lines_of_a_batch_are_written_at_once(capsys: pytest.CaptureFixture[
     assert [line.get("call_id", line["event"]) for line in lines] == ["c0", "c1", "c2", "after"]
 
 
-async def test_the_thread_that_made_it_durable_writes_the_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("slow", "thread"), [(-1.0, "audit-log"), (1000.0, "MainThread")])
+async def test_the_thread_that_made_it_durable_writes_the_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slow: float, thread: str
+) -> None:
     told: list[tuple[str, str | None]] = []
     log = LocalLog(tmp_path / "events.db")
+    log._pace = CommitPace(slow)
+    monkeypatch.setattr("proxy.audit.local_log.QUIET_SECONDS", 1000.0)
+    monkeypatch.setattr("proxy.audit.commit_pace.REST_SECONDS", 1000.0)
+    for number in range(SLOW_IN_A_ROW):
+        await log.record(event(number))
     monkeypatch.setattr(decision_log, "_log", lambda one: told.append((threading.current_thread().name, one.call_id)))
-    await log.record(event())
+    await log.record(event(9))
+    await asyncio.sleep(0)
     log.close()
-    assert told == [("audit-log", "c1")]
+    assert told[-1] == (thread, "c9")
 
 
 async def test_a_decision_that_could_not_be_recorded_has_no_line_unless_the_call_goes_on(

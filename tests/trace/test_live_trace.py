@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from proxy.core.model import Call, Context, Decision, InFlightCall, JsonObject, Kind, Message, Outcome, Principal
+from proxy.trace import attribute
 from proxy.trace import live_trace as module
 from proxy.trace.live_trace import LiveTrace
 from proxy.trace.tracer import TracePipe
@@ -117,6 +118,39 @@ async def world(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
 
 
 OPEN = 'openat(AT_FDCWD</work>, "{0}", O_RDONLY) = 3<{0}>'
+
+
+async def test_a_burst_whose_trace_is_read_late_is_reported_with_its_calls(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_CALLS", 3)
+    monkeypatch.setattr(attribute, "MAX_OPEN", 3)
+    world.watch._full = 6
+    first = world.ask("first")
+    await world.begun()
+    world.answer(first)
+    names = [f"call-{number}" for number in range(40)]
+    for name in names:  # without a turn of the loop: nothing of the trace is read meanwhile
+        in_flight = world.ask(name)
+        world.trace(OPEN.format(f"/data/{name}"))
+        world.answer(in_flight)
+    await world.until(len(names))
+    seen = {name: [entry["path"] for entry in detail["observations"]] for name, detail in world.reports}
+    assert seen == {name: [f"/data/{name}"] for name in names}
+
+
+async def test_calls_that_are_over_are_forgotten_beside_one_that_is_never_answered(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_CALLS", 3)
+    world.watch._full = 6
+    world.ask("never")
+    await world.begun()
+    for number in range(100):
+        world.answer(world.ask(str(number)))
+        await asyncio.sleep(0.005)  # in which the trace is read now and then
+    assert "never" in world.watch._calls
+    assert len(world.watch._calls) < 50
 
 
 async def test_what_a_call_did_is_reported_when_it_is_over(world: World) -> None:
