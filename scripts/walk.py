@@ -48,7 +48,8 @@ def profile(frame, event, _):
     file = frame.f_code.co_filename
     if frame.f_code.co_qualname in {OF_THE_LOG!r} and file.startswith(root):
         inside += (event == "call") - (event == "return")
-    if inside or event != "call" or not file.startswith((root + "proxy/", root + "addons/")) or file.endswith({ALWAYS_AT_WORK!r}):
+    ours = file.startswith((root + "proxy/", root + "addons/")) and not file.endswith({ALWAYS_AT_WORK!r})
+    if inside or event != "call" or not ours:
         return
     now = time.monotonic()
     if now - last > {PAUSE / 3} and collected:
