@@ -74,6 +74,10 @@ sandbox-compare: $(VENV)/.dev $(NODE) ## the same acts bare, in srt (from npm) a
 	@scripts/system-packages bwrap socat rg strace nft curl
 	$(BIN)/python -m bench.sandbox_compare $(ARGS)
 
+.PHONY: learned
+learned: $(VENV)/.dev system-packages $(NODE) tests/node/playwright/node_modules/.installed ## real servers, Playwright's among them, in the sandboxes that were learned of them; `make test` has two
+	LEARNED=full $(BIN)/python -m pytest -n 0 tests/commands/test_learned_profiles.py $(ARGS)
+
 .PHONY: check
 check: ## lint + types + tests: what CI runs
 	@$(MAKE) --no-print-directory --jobs 3 lint types test
@@ -236,6 +240,6 @@ $(VENV)/.dev: requirements-dev.lock pyproject.toml
 	$(INSTALL) requirements-dev.lock
 	@touch $@ $(VENV)/.run
 
-$(NODE): tests/node/package.json
-	cd tests/node && npm install --no-package-lock --no-audit --no-fund --loglevel=error
+$(NODE) tests/node/playwright/node_modules/.installed: %/node_modules/.installed: %/package.json
+	cd $* && npm install --no-package-lock --no-audit --no-fund --loglevel=error
 	@touch $@

@@ -191,17 +191,17 @@ async def _observed(settings: Settings, server: str, since: float | None) -> lis
     from proxy.core.event import Filter  # noqa: PLC0415
 
     found: list[dict[str, Any]] = []
-    tools: dict[str, str] = {}
+    calls: dict[str, dict[str, Any]] = {}
     async with open_audit(settings.postgres, settings.state_dir) as reader:
         async for entry in reader.entries(Filter(since=since, server=server)):
             event = json.loads(entry.body)
-            if event.get("tool") and event.get("call_id"):
-                tools[event["call_id"]] = event["tool"]
+            if event.get("kind") == "decided" and event.get("call_id"):
+                calls[event["call_id"]] = {name: event.get(name) for name in ("tool", "arguments")}
             if event.get("kind") == "observed":
                 found.append(event)
             if len(found) > MAX_EVENTS:
                 raise ConfigError(f"the trail has more than {MAX_EVENTS} such events; narrow them with --since")
-    return [{**event, "tool": event.get("tool") or tools.get(str(event.get("call_id")))} for event in found]
+    return [{**event, **calls.get(str(event.get("call_id")), {})} for event in found]
 
 
 def _probed(state_dir: Path | None, config: Path | None, how: HowToProbe, words: list[str]) -> SandboxProfile:

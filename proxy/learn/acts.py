@@ -7,10 +7,13 @@ which tool, and how often.
 from __future__ import annotations
 
 import posixpath
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from proxy.learn.generalise import is_below
+from proxy.trace.argument_hints import ArgumentHints, hints_in
 from proxy.trace.capability import Capability
 
 if TYPE_CHECKING:
@@ -30,6 +33,8 @@ KINDS: dict[str, Kind] = {
 }
 # The C library asks these for names; without them it does without.
 IGNORED_SOCKETS = ("/var/run/nscd/socket", "/run/nscd/socket", "/dev/log")
+# A process that starts its own program again.
+_ITSELF = re.compile(r"/proc/(?:self|thread-self|[0-9]+)/exe")
 
 
 @dataclass(slots=True)
@@ -72,25 +77,37 @@ class Acts:
 
 
 def acts_of_events(events: Iterable[dict[str, Any]]) -> Acts:
-    """Return the acts in a trail's events of kind `observed`; anything of another form is left out."""
+    """Return the acts in a trail's events of kind `observed`; anything of another form is left out.
+
+    An event has the `arguments` of its call, where these are known.
+    """
     acts = Acts()
     for event in events:
         detail = event.get("detail")
         seen = detail.get("observations") if isinstance(detail, dict) else None
-        tool = event.get("tool")
+        tool, hints = event.get("tool"), hints_in(event.get("arguments"))
         for each in seen if isinstance(seen, list) else ():
             if isinstance(each, dict):
-                _add_observation(acts, each, tool if isinstance(tool, str) and tool else STARTUP)
+                _add_observation(acts, each, tool if isinstance(tool, str) and tool else STARTUP, hints)
     return acts
 
 
-def _add_observation(acts: Acts, seen: dict[str, Any], tool: str) -> None:
+def _add_observation(acts: Acts, seen: dict[str, Any], tool: str, hints: ArgumentHints) -> None:
     kind, count = KINDS.get(str(seen.get("capability"))), seen.get("count")
     if kind is None or seen.get("error") in MISSING:
         return
     target = target_of(kind, str(seen.get("action")), seen.get("path"), seen.get("peer"), seen.get("name"))
     if target is not None:
-        acts.add(kind, target, tool, count=count if isinstance(count, int) and count > 0 else 1)
+        named = _is_named(kind, target, hints)
+        acts.add(kind, target, tool, count=count if isinstance(count, int) and count > 0 else 1, named=named)
+
+
+def _is_named(kind: Kind, target: str, hints: ArgumentHints) -> bool:
+    if kind != "reach":
+        return any(text.startswith("/") and is_below(target, text) for text in hints.texts)
+    host, colon, _ = target.rpartition(":")
+    host = host if colon else target
+    return any(host == text or host.endswith(f".{text}") for text in map(str.lower, hints.texts))
 
 
 def target_of(kind: Kind, action: str, path: Any, peer: Any, name: Any) -> str | None:
@@ -103,7 +120,7 @@ def target_of(kind: Kind, action: str, path: Any, peer: Any, name: Any) -> str |
         return None
     if kind == "socket":
         return path if action in ("connect", "send") and path not in IGNORED_SOCKETS else None
-    if not path.startswith("/"):
+    if not path.startswith("/") or (kind == "exec" and _ITSELF.fullmatch(path)):
         return None
     # To delete or rename a file is to change its folder.
     changed = action in ("unlink", "rename", "rmdir", "link", "symlink", "mkdir", "mknod") and kind == "write"

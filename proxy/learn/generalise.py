@@ -8,6 +8,7 @@ several files were seen.
 from __future__ import annotations
 
 import posixpath
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,8 @@ WHOLE = ("/sys/fs/cgroup", "/sys/devices/system/cpu", "/sys/devices/system/node"
 PACKAGES = ("site-packages", "node_modules", "dist-packages")
 # Never a line as a whole, however many files of them were seen.
 SHARED = frozenset({"/", "/etc", "/home", "/opt", "/root", "/run", "/srv", "/sys", "/usr", "/var", "/var/lib", "/mnt"})
+# A name that the next run will not use: it holds a time, a long number or a long hexadecimal one.
+_MADE_ANEW = re.compile(r"(?:[0-9][-_.:T]?){8}|(?<![0-9a-z])(?=[a-f]*[0-9])[0-9a-f]{8,}(?![0-9a-z])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +50,24 @@ class Places:
         """Return whether no line but `secrets:` may open a path."""
         return is_secret(path, self.homes)
 
+    def is_broad(self, path: str) -> bool:
+        """Return whether a folder is a home, or belongs to many: as a line it would open what was never seen."""
+        named = _is_below_any(path, (*self.roots, *self.package))
+        return not named and (path in SHARED or path in self.homes or path == posixpath.dirname(self.home))
 
-def generalise(paths: Sequence[str], places: Places) -> dict[str, list[str]]:
-    """Return the lines for paths, and the paths that each stands for. Secrets must have been left out before."""
+
+def generalise(paths: Sequence[str], places: Places, *, written: bool = False) -> dict[str, list[str]]:
+    """Return the lines for paths, and the paths that each stands for.
+
+    Secrets and broad folders must have been left out before. Of files that are `written`, one whose name is made anew
+    each time stands for its folder.
+    """
     first: dict[str, list[str]] = {}
     for path in paths:
         line = _line(path, places)
         if line is not None:
             first.setdefault(line, []).append(path)
-    return _merge_folders(first, places)
+    return _merge_folders(first, places, written=written)
 
 
 def _line(path: str, places: Places) -> str | None:
@@ -109,15 +121,16 @@ def _below_home(path: str, home: str) -> str | None:
     )
 
 
-def _merge_folders(lines: dict[str, list[str]], places: Places) -> dict[str, list[str]]:
-    """Return lines with files of one folder as that folder, where there are several."""
+def _merge_folders(lines: dict[str, list[str]], places: Places, *, written: bool) -> dict[str, list[str]]:
+    """Return lines with files of one folder as that folder, where there are several or will be others."""
     folders: dict[str, list[str]] = {}
     for line in lines:
         if not line.endswith("/**") and "/" in line:
             folders.setdefault(posixpath.dirname(line), []).append(line)
     merged = dict(lines)
     for folder, inside in folders.items():
-        if len(inside) >= SEVERAL and not _is_shared(folder, places):
+        anew = written and any(_MADE_ANEW.search(posixpath.basename(line)) for line in inside)
+        if (anew or len(inside) >= SEVERAL) and not _is_shared(folder, places):
             merged[f"{folder}/**"] = [path for line in inside for path in merged.pop(line)]
     wide = [line.removesuffix("/**") for line in merged if line.endswith("/**")]
     return {

@@ -70,17 +70,19 @@ def learn(
     bind: bool = False,
 ) -> LearnedProfile:
     """Return the profile that permits `acts`, but for what is blamed or secret."""
-    left = sorted(_left_out(acts, places), key=lambda each: each.why)
     good = [act for act in acts if act.blamed is None and not _is_closed(act, places)]
     extends = _extends(good)
     given = merge([presets[name] for name in ("base", *(line.value for line in extends))])
+    broad = [act for act in good if act.kind in ("read", "write") and places.is_broad(act.target)]
+    left = sorted([*_left_out(acts, places), *_too_broad(broad, places, given)], key=lambda each: each.why)
+    good = [act for act in good if act not in broad]
     write = _paths([act for act in good if act.kind == "write"], places, given.write)
     readable = [*given.read, *given.write, *(line.value for line in write)]
     sections = {
         "read": _paths([act for act in good if act.kind == "read"], places, readable),
         "write": write,
         "exec": _programs([act for act in good if act.kind == "exec"], places, given),
-        "sockets": tuple(Line(act.target, told(act)) for act in good if act.kind == "socket"),
+        "sockets": _sockets([act for act in good if act.kind == "socket"], places, given.sockets),
         "env": tuple(Line(name, "passed by --env") for name in env if name not in given.env),
     }
     hosts = [act for act in good if act.kind == "reach"]
@@ -109,14 +111,34 @@ def told(act: Act, *more: Act) -> str:
 
 
 def _left_out(acts: Acts, places: Places) -> Iterable[LeftOut]:
+    blamed: dict[tuple[str, str], dict[str, Act]] = {}
     for act in acts:
         what = f"{act.kind} {act.target}, {told(act)}"
         if act.blamed is not None:
-            yield LeftOut(what, f"a probe blames it: {act.blamed}")
+            blamed.setdefault((act.kind, act.blamed), {})[act.target] = act
         elif act.kind in ("read", "write") and places.is_secret(act.target):
             yield LeftOut(what, "a secret: name it under `secrets:` if the server must read it")
         elif act.kind == "socket" and act.target.startswith("@"):
             yield LeftOut(what, "abstract sockets cannot be permitted")
+    for (kind, rule), those in blamed.items():
+        for name, group in _as_lines(kind, those, places):
+            yield LeftOut(f"{kind} {name}, {told(*group)}", f"a probe blames it: {rule}")
+
+
+def _as_lines(kind: str, acts: Mapping[str, Act], places: Places) -> Iterator[tuple[str, list[Act]]]:
+    """Yield acts under what they have in common: files as a profile would name them, but each secret by itself."""
+    files = [path for path in acts if kind in ("read", "write") and not places.is_secret(path)]
+    lines = generalise(sorted(files), places)
+    in_lines = {path for paths in lines.values() for path in paths}
+    yield from ((line, [acts[path] for path in paths]) for line, paths in lines.items())
+    yield from ((path, [act]) for path, act in acts.items() if path not in in_lines)
+
+
+def _too_broad(acts: Sequence[Act], places: Places, given: SandboxProfile) -> Iterator[LeftOut]:
+    covers = [*_tests((*given.read, *given.write), places)]
+    for act in acts:
+        if act.kind == "write" or not any(covered(act.target) for covered in covers):
+            yield LeftOut(f"{act.kind} {act.target}, {told(act)}", "too broad: name what is in this folder")
 
 
 def _is_closed(act: Act, places: Places) -> bool:
@@ -142,13 +164,22 @@ def _paths(acts: Sequence[Act], places: Places, given: Sequence[str]) -> tuple[L
     by_path = {act.target: act for act in acts}
     covers = [*_tests(given, places)]
     wanted = [path for path in by_path if not any(covered(path) for covered in covers)]
-    lines = generalise(sorted(wanted), places)
+    lines = generalise(sorted(wanted), places, written=any(act.kind == "write" for act in acts))
     # $TMP and $PACKAGE are in `base`, by their variables.
     return tuple(
         Line(line, told(*(by_path[path] for path in paths)))
         for line, paths in sorted(lines.items())
         if line not in given
     )
+
+
+def _sockets(acts: Sequence[Act], places: Places, given: Sequence[str]) -> tuple[Line, ...]:
+    by_line: dict[str, list[Act]] = {}
+    for act in acts:
+        # Its own temporary folders: each run makes them anew.
+        own = any(is_below(act.target, folder) for folder in places.tmp)
+        by_line.setdefault("$TMP" if own else act.target, []).append(act)
+    return tuple(Line(line, told(*those)) for line, those in by_line.items() if line not in given)
 
 
 def _tests(lines: Iterable[str], places: Places) -> Iterator[Callable[[str], bool]]:

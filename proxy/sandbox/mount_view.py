@@ -7,6 +7,7 @@ what is only to be read is on a read-only mount, so chmod, chown and extended at
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from proxy.sandbox.kernel_calls import (
     ATTR_NODEV,
@@ -25,6 +26,9 @@ from proxy.sandbox.kernel_calls import (
     set_mount_attributes,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 BASES = ("/tmp", "/mnt", "/var", "/usr")  # noqa: S108  one of them is covered while the view is built
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 LINKS = {
@@ -38,6 +42,8 @@ SWITCHES = ("sys", "irq", "bus", "fs", "acpi", "scsi", "sysrq-trigger")
 # What tells of the machine or of other people's keys.
 TELLING = ("kcore", "keys", "key-users", "kmsg", "kallsyms", "timer_list", "slabinfo", "vmallocinfo", "config.gz")
 SCRATCH = "mode=1777,size=512m"
+COVER = "mode=000,size=4k"
+COVER_OF_GIVEN = "mode=711,size=4m"
 KINDS = {
     "read": ATTR_RDONLY | ATTR_NOSUID | ATTR_NODEV,
     "write": ATTR_NOSUID | ATTR_NODEV | ATTR_NOEXEC,
@@ -76,9 +82,11 @@ class View:
             self._show(path, kind, handle)
         for path, target in links.items():
             self._link(path, target)
-        self._hide(hidden)
+        covers = self._hide(hidden, given)
         for path, text in given.items():
             self._give(path, text)
+        for target in covers:
+            set_mount_attributes(target, ATTR_RDONLY)
         self._make_proc()
         pivot_root(self._base)
         set_mount_attributes("/", ATTR_RDONLY, 0)
@@ -105,20 +113,25 @@ class View:
         set_mount_attributes(target, KINDS[kind])
         os.close(handle)
 
-    def _hide(self, hidden: list[str]) -> None:
+    def _hide(self, hidden: list[str], given: Iterable[str]) -> list[str]:
+        """Cover what is hidden; return the covers, which can be written until what is given below them is there."""
         if not hidden:
-            return
+            return []
+        covers = []
         empty = f"{self._base}/.hidden"
         os.close(os.open(empty, os.O_CREAT | os.O_WRONLY, 0))
         for path in hidden:
             target = self._base + path
             if os.path.isdir(target) and not os.path.islink(target):  # noqa: PTH112, PTH114
-                mount("tmpfs", target, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=000,size=4k")
-                set_mount_attributes(target, ATTR_RDONLY)
+                holds_given = any(each.startswith(f"{path}/") for each in given)
+                size = COVER_OF_GIVEN if holds_given else COVER
+                mount("tmpfs", target, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, size)
+                covers.append(target)
             elif os.path.lexists(target) and not os.path.islink(target):  # noqa: PTH114
                 mount(empty, target, None, MS_BIND)
                 set_mount_attributes(target, ATTR_RDONLY)
         os.unlink(empty)
+        return covers
 
     def _give(self, path: str, text: str) -> None:
         target = self._base + path

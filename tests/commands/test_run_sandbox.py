@@ -282,6 +282,22 @@ def test_a_network_is_what_its_line_says(folder: Path, world: World, row: str) -
         assert reached == expected, run.errors()
 
 
+def test_a_state_folder_inside_of_what_is_granted_shows_the_proxys_certificate_alone(
+    folder: Path, world: World
+) -> None:
+    state = world.state_dir
+    flag = profile(folder, write=[str(state.parent)], network=["site.test:*"], exec=["curl"])
+    with started(folder, ASKING, flag, state_dir=state) as run:
+        reached = run.call("fetch", 1, client="curl", url=f"https://site.test:{world.tls}/")
+        assert "there" in text_of(reached), run.errors()
+        assert "BEGIN CERTIFICATE" in text_of(run.call("read", 2, path=str(state / "ca" / "bundle.pem")))
+        for number, name in enumerate(("run.json", "ca/mitmproxy-ca.pem"), 3):
+            assert (state / name).exists()
+            assert "FileNotFoundError" in text_of(run.call("read", number, path=str(state / name)))
+        assert "Error" in text_of(run.call("write", 9, path=str(state / "ca" / "bundle.pem"), text="x"))
+        assert "Error" in text_of(run.call("write", 10, path=str(state / "new"), text="x"))
+
+
 def test_a_bound_tool_reaches_the_hosts_that_its_call_names_and_the_rest_is_told(folder: Path, world: World) -> None:
     port = world.plain
     tools = {"fetch": {"network": "from arguments"}}

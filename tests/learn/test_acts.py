@@ -51,6 +51,9 @@ def test_what_was_not_there_and_what_is_odd_is_left_out() -> None:
         (("socket", "connect", "/var/run/nscd/socket", None, None), None),
         (("socket", "listen", "/tmp/x", None, None), None),
         (("read", "open", "relative", None, None), None),
+        (("exec", "exec", "/proc/self/exe", None, None), None),
+        (("exec", "exec", "/proc/77/exe", None, None), None),
+        (("exec", "exec", "/proc/77/root/usr/bin/x", None, None), "/proc/77/root/usr/bin/x"),
     ],
 )
 def test_what_a_profile_would_have_to_name(given: Any, target: str | None) -> None:
@@ -64,3 +67,20 @@ def test_one_blame_is_enough_and_one_unnamed_time_too() -> None:
     acts.add("read", "/a", "t", named=False)
     (act,) = acts
     assert (act.blamed, act.from_arguments, act.count) == ("canary-read", False, 3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "observation", "named"),
+    [
+        ({"url": "https://API.example/x"}, {"capability": "net.connect", "name": "api.example"}, True),
+        ({"url": "https://api.example/x"}, {"capability": "net.connect", "peer": "api.example:443"}, True),
+        ({"url": "http://127.0.0.1:80/"}, {"capability": "net.connect", "peer": "127.0.0.1:80"}, True),
+        ({"url": "https://api.example/x"}, {"capability": "net.connect", "peer": "evil-api.example:443"}, False),
+        ({"path": "/srv/data"}, {"capability": "fs.read", "path": "/srv/data/a"}, True),
+        ({"path": "/srv/data"}, {"capability": "fs.read", "path": "/srv/database"}, False),
+        (None, {"capability": "fs.read", "path": "/srv/data/a"}, False),
+    ],
+)
+def test_a_trail_knows_what_a_calls_arguments_named(arguments: Any, observation: dict[str, Any], named: bool) -> None:
+    (act,) = acts_of_events([event("t", seen(**{"action": "x", **observation})) | {"arguments": arguments}])
+    assert act.from_arguments is named

@@ -39,6 +39,34 @@ def test_paths_become_lines(paths: list[str], lines: list[str]) -> None:
     assert sorted(generalise(paths, PLACES)) == sorted(lines)
 
 
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        ("/work/out/page-2026-11-19T22-29-52-484Z.yml", "$CWD/out/**"),
+        ("/srv/data/store.jsonl.9f2fff499d980eab.tmp", "/srv/data/**"),
+        ("/srv/data/1790000000.log", "/srv/data/**"),
+        ("/srv/data/store.jsonl", "/srv/data/store.jsonl"),
+        ("/srv/data/facade-1", "/srv/data/facade-1"),
+        ("/work/page-2026-11-19.yml", "$CWD/page-2026-11-19.yml"),
+        ("/home/ada/1790000000.log", "$HOME/1790000000.log"),
+        ("/etc/1790000000.conf", "/etc/1790000000.conf"),
+    ],
+)
+def test_a_written_file_that_is_named_anew_each_time_stands_for_its_folder(path: str, line: str) -> None:
+    assert list(generalise([path], PLACES, written=True)) == [line]
+    assert next(iter(generalise([path], PLACES))).endswith(path.rpartition("/")[2])
+
+
+@pytest.mark.parametrize("path", ["/", "/etc", "/home/ada", "/root", "/home", "/var/lib"])
+def test_a_home_and_a_folder_of_many_are_broad(path: str) -> None:
+    assert PLACES.is_broad(path)
+
+
+@pytest.mark.parametrize("path", ["/etc/fonts", "/home/ada/notes", "/home/ada/projects/x", "/opt/server", "/work"])
+def test_a_folder_of_ones_own_is_not_broad(path: str) -> None:
+    assert not PLACES.is_broad(path)
+
+
 def test_each_line_knows_its_paths() -> None:
     assert generalise(["/tmp/a", "/tmp/b"], PLACES) == {"$TMP": ["/tmp/a", "/tmp/b"]}
 

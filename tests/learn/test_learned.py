@@ -67,6 +67,21 @@ def test_what_is_blamed_is_left_out(kind: str) -> None:
     assert [each.why for each in profile.left_out] == ["a probe blames it: some-rule"]
 
 
+def test_blamed_files_of_a_folder_are_told_as_one_and_none_is_lost() -> None:
+    inside = [("write", f"/opt/server/state.{number}.tmp", {"blamed": "own-code"}) for number in range(5)]
+    apart = [
+        ("read", "/home/ada/.ssh/id_rsa", {"blamed": "canary"}),
+        ("read", "/home/ada/.ssh/id_dsa", {"blamed": "canary"}),
+        ("read", "/proc/1/maps", {"blamed": "canary"}),
+        ("reach", "evil.example:443", {"blamed": "egress"}),
+    ]
+    assert [each.what for each in learned(*inside, *apart).left_out] == [
+        *(f"read {path}, t: 1" for path in ("/home/ada/.ssh/id_rsa", "/home/ada/.ssh/id_dsa", "/proc/1/maps")),
+        "reach evil.example:443, t: 1",
+        "write $PACKAGE, t: 5",
+    ]
+
+
 @pytest.mark.parametrize(
     "path", ["/home/ada/.ssh/id_rsa", "/home/ada/.claude/x", "/etc/shadow", "/home/ada/.env/.pgpass"]
 )
@@ -75,6 +90,24 @@ def test_a_secret_is_never_opened(path: str) -> None:
     assert values(profile, "read") == values(profile, "write") == []
     assert all("secret" in each.why for each in profile.left_out)
     assert len(profile.left_out) == 2
+
+
+@pytest.mark.parametrize("kind", ["read", "write"])
+@pytest.mark.parametrize("path", ["/home/ada", "/srv", "/"])
+def test_a_look_at_a_home_opens_no_home(kind: str, path: str) -> None:
+    profile = learned((kind, path))
+    assert values(profile, "read") == values(profile, "write") == []
+    assert [each.why for each in profile.left_out] == ["too broad: name what is in this folder"]
+
+
+def test_what_a_preset_gives_is_not_told_as_left_out() -> None:
+    assert learned(("read", "/usr")).left_out == ()
+
+
+def test_sockets_in_its_own_temporary_folders_are_its_own() -> None:
+    profile = learned(("socket", "/tmp/b-49493b.sock"), ("socket", "/tmp/b-77aa01.sock"), ("socket", "/run/db.sock"))
+    assert values(profile, "sockets") == ["$TMP", "/run/db.sock"]
+    assert values(learned(("exec", "/usr/bin/chromium"), ("socket", "/tmp/x/y.sock")), "sockets") == []
 
 
 def test_hosts_have_ports_and_names_alone_only_where_nothing_was_connected() -> None:
