@@ -373,6 +373,8 @@ class Supervisor:
         if self._stopping_since is not None or not (self._ready or self._all_serve()):
             return
         in_force = self._noted.policy_version if self._noted else self._preloaded.policy.current().version
+        if not self._ready:
+            gc_tuning.unmap_unused_files()
         running = self._running.take(self._started, in_force, self._console.url)
         if running != self._noted:
             log_policy(self._noted or running, running)
