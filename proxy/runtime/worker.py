@@ -185,8 +185,9 @@ class Worker:
     async def _tick(self) -> None:
         """Update heartbeat and gauges every second. Runs until cancelled."""
         counters = self._context.counters
+        await asyncio.sleep(TICK_SECONDS)
+        gc_tuning.unmap_unused_files()  # again, for what threads began with, such as the first checkpoint
         while True:
-            await asyncio.sleep(TICK_SECONDS)
             counters.beat()
             counters.set(CONNECTIONS, self.connections.open_count)
             counters.set(UNDER_WAY, len(self.gate.in_flight))
@@ -195,6 +196,7 @@ class Worker:
                 self.gate.limits.ended(ended)
             self.components.audit.look_after()
             self._report()
+            await asyncio.sleep(TICK_SECONDS)
 
     async def _listening(self, serving: asyncio.Task[None]) -> None:
         server = self.master.addons.get("proxyserver")
