@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from proxy.core.defaults import empty_dict
 from proxy.core.model import SCHEMA_VERSION
 
 
@@ -65,7 +66,7 @@ class StoredEvent(BaseModel):
     result_size: int | None = Field(None, ge=0, description="Bytes of the result as it came.")
     is_error: bool | None = Field(None, description="Whether the tool said that it failed.")
     outcome: str | None = Field(None, description="How the call ended.")
-    detail: dict[str, Any] = Field(default_factory=dict[str, Any], description="What only this kind of event has.")
+    detail: dict[str, Any] = Field(default_factory=empty_dict, description="What only this kind of event has.")
 
 
 def json_schema() -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import AfterValidator, Field, StrictFloat, StrictInt, StrictStr, model_validator
 
 from proxy.core import model
+from proxy.core.defaults import empty_list
 from proxy.policy.carried import CHECKS
 from proxy.policy.conditions import NonEmptyStr, Regex, Strict
 from proxy.policy.globs import compile_globs
@@ -44,7 +45,8 @@ class Detector(Strict):
     description: NonEmptyStr = Field(description="What it finds, in a few words.")
     regex: Annotated[Regex, Field(max_length=2000)] = Field(description="RE2, matched on bytes.")
     keywords: list[Keyword] = Field(
-        default_factory=list, description="One of these must be in the match or within 128 bytes of it, in any case."
+        default_factory=empty_list,
+        description="One of these must be in the match or within 128 bytes of it, in any case.",
     )
     edges: Literal["free", "word", "left", "none"] = Field(
         "free",
@@ -57,9 +59,11 @@ class Detector(Strict):
         default=0.0, description="The minimum Shannon entropy of the secret, in bits per byte."
     )
     allow: list[Regex] = Field(
-        default_factory=list, description="A text that one of these matches whole is no finding."
+        default_factory=empty_list, description="A text that one of these matches whole is no finding."
     )
-    stopwords: list[Keyword] = Field(default_factory=list, description="A text with one of these in it is no finding.")
+    stopwords: list[Keyword] = Field(
+        default_factory=empty_list, description="A text with one of these in it is no finding."
+    )
     validator: NonEmptyStr | None = Field(default=None, description="A built-in check: card, iban, has_digit, …")
 
     def raw(self) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, StrictInt, StrictStr, model_validator
 
+from proxy.core.defaults import empty_list
 from proxy.policy.arg_path import parse_arg
 from proxy.policy.conditions import Glob, NonEmptyList, NonEmptyStr, OneOrMore, Seconds, Strict, When, Word, as_tuple
 from proxy.policy.rule_parts import Annotations, ByName, ByPeople, Globs, Id, TestCall
@@ -139,7 +140,7 @@ class FlowRule(ByName):
     approval: ByPeople = Field(
         default=ByPeople(how="hold"), description="With action: two_phase. How the call waits, and for how many people."
     )
-    tests: list[FlowTest] = Field(default_factory=list, description="Tests that `interlock policy test` runs.")
+    tests: list[FlowTest] = Field(default_factory=empty_list, description="Tests that `interlock policy test` runs.")
 
     @model_validator(mode="after")
     def _fits(self) -> FlowRule:

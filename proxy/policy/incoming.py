@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, Protocol
 
 from pydantic import Field, StrictStr, model_validator
 
+from proxy.core.defaults import empty_list
 from proxy.core.model import Place, Screening
 from proxy.policy.conditions import Glob, NonEmptyList, Strict
 from proxy.policy.globs import compile_globs
@@ -76,7 +77,9 @@ class IncomingRule(Strict):
     labels: NonEmptyList[Label] = Field(
         default=["untrusted"], description="The labels that a finding puts on what the agent has then seen."
     )
-    tests: list[IncomingTest] = Field(default_factory=list, description="Tests that `interlock policy test` runs.")
+    tests: list[IncomingTest] = Field(
+        default_factory=empty_list, description="Tests that `interlock policy test` runs."
+    )
 
     @model_validator(mode="after")
     def _tests_fit(self) -> IncomingRule:

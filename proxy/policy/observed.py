@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from pydantic import Field, StrictStr, model_validator
 
 from proxy.core.acts import Act, ActOutcome, ActPhase, ActRule
+from proxy.core.defaults import empty_list
 from proxy.core.model import Call
 from proxy.policy.conditions import NonEmptyList, Strict, When, conditions_in, earlier_in
 from proxy.policy.eval_context import EvalContext
@@ -80,7 +81,7 @@ class TestAct(Strict):
     path: StrictStr | None = Field(default=None, description="The file, folder, socket or program.")
     host: StrictStr | None = Field(default=None, description="The address of the peer, or the name looked up.")
     port: int | None = Field(default=None, ge=0, le=65535, description="The port of the peer.")
-    command: list[StrictStr] = Field(default_factory=list, description="The words of an executed command.")
+    command: list[StrictStr] = Field(default_factory=empty_list, description="The words of an executed command.")
     error: StrictStr | None = Field(default=None, description="The error, such as EACCES, if it failed.")
     server: StrictStr = Field(default="server", description="The server that did it.")
     tool: StrictStr = Field(default="", description="The tool in whose call it was done.")
@@ -122,7 +123,7 @@ class ObservedRule(ByName):
         default=None,
         description="The condition on the act: arg is path, host, port, program, command, act, action or error.",
     )
-    tests: list[ActTest] = Field(default_factory=list, description="Tests that `interlock policy test` runs.")
+    tests: list[ActTest] = Field(default_factory=empty_list, description="Tests that `interlock policy test` runs.")
 
     @model_validator(mode="after")
     def _fits_acts(self) -> ObservedRule:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, StrictBool, StrictInt, StrictStr, Tag, model_validator
 
+from proxy.core.defaults import empty_dict, empty_list
 from proxy.core.external import Ask
 from proxy.core.proposals import How  # noqa: TC001  pydantic reads annotations when it runs
 from proxy.policy.agents import ClaimMatch, entries
@@ -102,7 +103,7 @@ class _Matching(ByClaims):
 
 
 class _Rule(_Matching):
-    tests: list[RuleTest] = Field(default_factory=list, description="Tests that `interlock policy test` runs.")
+    tests: list[RuleTest] = Field(default_factory=empty_list, description="Tests that `interlock policy test` runs.")
 
     @model_validator(mode="after")
     def _tests_fit(self) -> _Rule:
@@ -297,7 +298,9 @@ class EgressCall(Strict):
     host: NonEmptyStr = Field(description="The host it goes to.")
     port: Port = Field(default=443, description="The port.")
     method: NonEmptyStr = Field(default="GET", description="The HTTP method.")
-    addresses: list[NonEmptyStr] = Field(default_factory=list, description="The addresses that the host resolves to.")
+    addresses: list[NonEmptyStr] = Field(
+        default_factory=empty_list, description="The addresses that the host resolves to."
+    )
     agent: NonEmptyStr = Field(default="agent", description="The agent that sends it.")
     claims: dict[str, Any] | None = Field(default=None, description="The claims of the agent's token.")
     provider: NonEmptyStr = Field(default="provider", description="Who vouches for the claims.")
@@ -342,7 +345,7 @@ class EgressRule(ByClaims):
         description="Where to look for it. If absent, everywhere but in credentials, which are the headers that one "
         "logs in with; an allow covers these, too.",
     )
-    tests: list[EgressTest] = Field(default_factory=list, description="Tests that `interlock policy test` runs.")
+    tests: list[EgressTest] = Field(default_factory=empty_list, description="Tests that `interlock policy test` runs.")
 
     @model_validator(mode="after")
     def _secrets_has_its_action(self) -> EgressRule:
@@ -374,7 +377,7 @@ class EgressPolicy(Strict):
     secrets: Secrets = Field(
         default="allow", description="Secrets in requests that are not MCP: allow, report, or deny the request."
     )
-    rules: list[EgressRule] = Field(default_factory=list, description="The rules, in any order.")
+    rules: list[EgressRule] = Field(default_factory=empty_list, description="The rules, in any order.")
 
 
 class Pins(Strict):
@@ -439,7 +442,7 @@ class Limit(_Matching):
         default_factory=lambda: ByPeople(how="hold"),
         description="With action: two_phase, how people decide on a call too many, as in a two_phase rule.",
     )
-    tests: list[LimitTest] = Field(default_factory=list, description="Tests that `interlock policy test` runs.")
+    tests: list[LimitTest] = Field(default_factory=empty_list, description="Tests that `interlock policy test` runs.")
 
     @property
     def shares(self) -> tuple[Per, ...]:
@@ -471,27 +474,33 @@ class PolicyFile(Strict):
         description="shadow: this file, and what it includes, only records: nothing is denied, masked or held.",
     )
     include: list[NonEmptyStr] = Field(
-        default_factory=list, description="Other policy files that belong to this one, relative to its folder."
+        default_factory=empty_list, description="Other policy files that belong to this one, relative to its folder."
     )
     default: AllowOrDeny | None = Field(default=None, description="For calls that no rule matches; deny if absent.")
     home: OneOrMore[Home] | None = Field(
         default=None,
         description="What ~ and $HOME stand for on the servers, such as /home/me; if absent, any usual home.",
     )
-    rules: list[AnyRule] = Field(default_factory=list, description="The rules, in any order: every match counts.")
-    limits: list[Limit] = Field(default_factory=list, description="Budgets: how many calls, or how much, over time.")
+    rules: list[AnyRule] = Field(default_factory=empty_list, description="The rules, in any order: every match counts.")
+    limits: list[Limit] = Field(
+        default_factory=empty_list, description="Budgets: how many calls, or how much, over time."
+    )
     egress: EgressPolicy | None = Field(default=None, description="Traffic that is not MCP.")
     pins: Pins | None = Field(default=None, description="Tools that change.")
     incoming: list[IncomingRule] = Field(
-        default_factory=list, description="Text that speaks to the model, in what servers, pages and agents say."
+        default_factory=empty_list, description="Text that speaks to the model, in what servers, pages and agents say."
     )
-    detectors: list[Detector] = Field(default_factory=list, description="Detectors besides the built-in ones.")
-    tests: list[PolicyTest] = Field(default_factory=list, description="Tests of the whole policy, all files together.")
+    detectors: list[Detector] = Field(default_factory=empty_list, description="Detectors besides the built-in ones.")
+    tests: list[PolicyTest] = Field(
+        default_factory=empty_list, description="Tests of the whole policy, all files together."
+    )
     suppressions: list[Suppression] = Field(
-        default_factory=list, description="Findings that redact rules ignore; records mask them all the same."
+        default_factory=empty_list, description="Findings that redact rules ignore; records mask them all the same."
     )
-    labels: list[LabelRule] = Field(default_factory=list, description="What results bring: labels that follow data.")
-    flows: list[FlowRule] = Field(default_factory=list, description="Where labelled data may not go.")
+    labels: list[LabelRule] = Field(
+        default_factory=empty_list, description="What results bring: labels that follow data."
+    )
+    flows: list[FlowRule] = Field(default_factory=empty_list, description="Where labelled data may not go.")
 
     @property
     def call_rules(self) -> list[Rule]:
@@ -504,5 +513,5 @@ class PolicyFile(Strict):
         return [rule for rule in self.rules if isinstance(rule, ObservedRule)]
 
     sandbox: dict[Glob, SandboxProfile] = Field(
-        default_factory=dict, description="What local servers may touch: a profile by server name, with globs."
+        default_factory=empty_dict, description="What local servers may touch: a profile by server name, with globs."
     )

@@ -12,7 +12,9 @@ from proxy.fleet.membership import MembershipFile
 from proxy.injection import prepare as prepare_injection
 from proxy.policy.reloader import LivePolicy
 from proxy.redact import builtin
+from proxy.redact.hyperscan_db import AVAILABLE
 from proxy.store.queries import Queries
+from proxy.system import log_setup
 from proxy.system.secret_files import FileCache, SealedCache, read_or_make_key
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 MASK_KEY_BYTES = 32
 CACHE_KEY_BYTES = 32
+CACHE = "cache"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,7 @@ def open_masker(state_dir: Path) -> LiveMasker:
     from proxy.redact.reloader import LiveMasker  # noqa: PLC0415  slow to import: `interlock run` has a server to start
 
     key = read_or_make_key(state_dir / "keys" / "mask.key", MASK_KEY_BYTES)
-    return LiveMasker(key, cache=FileCache(state_dir / "cache"))
+    return LiveMasker(key, cache=FileCache(state_dir / CACHE))
 
 
 def preload(
@@ -78,9 +81,25 @@ def preload(
     return Preloaded(policy, masker(), fleet, pushed)
 
 
+def is_first_start(settings: Settings) -> bool:
+    """Return whether all has to be compiled, from files that are here."""
+    is_local = settings.policy_source != "pushed" and _is_alone(settings)
+    return is_local and AVAILABLE and not (settings.state_dir / CACHE).is_dir()
+
+
+def fill_caches(settings: Settings) -> None:
+    """Load as `preload` does, for what it leaves in the state folder. Raises as it does, but writes no log line."""
+    log_setup.silence()
+    preload(settings)
+
+
+def _is_alone(settings: Settings) -> bool:
+    shares = settings.postgres is not None or settings.key_encryption_key is not None
+    return not shares and MembershipFile(settings.state_dir).read() is None
+
+
 def _start_fleet(settings: Settings, *, whole: bool) -> Fleet | None:
-    alone = settings.postgres is None and settings.key_encryption_key is None
-    if alone and MembershipFile(settings.state_dir).read() is None:
+    if _is_alone(settings):
         return None
     from proxy.fleet.start import start_fleet  # noqa: PLC0415  a third of all that `interlock run` would import
 
@@ -107,7 +126,7 @@ def _prepare(
     # Both take seconds where there is no cache yet, and compiling gives up the interpreter lock: at the same time. The
     # thread has ended when this returns, so workers may be forked.
     with ThreadPoolExecutor(1, "interlock-compiler") as compiler:
-        compiled = compiler.submit(prepare_injection, FileCache(state_dir / "cache"))
+        compiled = compiler.submit(prepare_injection, FileCache(state_dir / CACHE))
         in_force = masker.prepare(policy.detectors)
         compiled.result()
     return in_force

@@ -26,7 +26,7 @@ from proxy.metrics.http_server import HealthServer
 from proxy.runtime.console_process import ConsoleProcess
 from proxy.runtime.hand_over import HandOver
 from proxy.runtime.health_report import HealthReport
-from proxy.runtime.preload import preload
+from proxy.runtime.preload import fill_caches, is_first_start, preload
 from proxy.runtime.proxy_sockets import ProxySockets
 from proxy.runtime.running_note import RunningNote, log_policy
 from proxy.runtime.signal_queue import SignalQueue
@@ -61,6 +61,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("interlock.supervisor")
 
 TICK_SECONDS: Final = 1.0
+COMPILER: Final = 0  # workers count from 1
 HALT_SIGNAL: Final = signal.SIGUSR1
 # After the drain, so long may a worker take to write its last events before it is killed.
 STOP_SECONDS: Final = 15.0
@@ -122,6 +123,10 @@ class Supervisor:
         logs = free_logs(settings.state_dir, settings.workers, before.logs if before is not None else ())
         self._slots += [WorkerSlot(number, log) for number, log in enumerate(logs, 1)]
         # Before the fork: what is loaded now is in memory once, and all workers present certificates of one CA.
+        if is_first_start(settings):
+            # Compiling leaves 9 MB in memory that no allocator gives back. Here they end with a process. What fails in
+            # it is tried again below, and told.
+            fork_worker(COMPILER, lambda _: fill_caches(settings), self._lock.release).reap()
         self._preloaded = preload(settings, whole=True)
         event_loop.loop_factory()
         authority = Authority(settings.state_dir)
@@ -368,6 +373,8 @@ class Supervisor:
         if self._stopping_since is not None or not (self._ready or self._all_serve()):
             return
         in_force = self._noted.policy_version if self._noted else self._preloaded.policy.current().version
+        if not self._ready:
+            gc_tuning.unmap_unused_files()
         running = self._running.take(self._started, in_force, self._console.url)
         if running != self._noted:
             log_policy(self._noted or running, running)

@@ -45,6 +45,7 @@ from proxy.metrics.counters import CONNECTIONS, STREAMS, UNDER_WAY, CountingSink
 from proxy.runtime.outside_services import open_operator_verifier, open_verifier
 from proxy.runtime.wiring import Components, open_worker_calls, resting_database
 from proxy.runtime.worker_process import RETIRE_SIGNAL, Channel, WorkerStatus
+from proxy.system import gc_tuning
 from proxy.system.listen_ports import listen_as
 from proxy.system.secret_files import read_or_make_key
 from proxy.twophase.review import ProposalReview
@@ -163,6 +164,7 @@ class Worker:
                 loop.add_signal_handler(number, self._stop.set)
             loop.add_signal_handler(signal.SIGHUP, self.policy.request_reload)
             loop.add_signal_handler(RETIRE_SIGNAL, self._retire.set)
+            gc_tuning.unmap_unused_files()
             self._report()
             told = [asyncio.create_task(event.wait()) for event in (self._stop, self._retire)]
             await asyncio.wait([serving, watching, *told], return_when=asyncio.FIRST_COMPLETED)
@@ -183,8 +185,9 @@ class Worker:
     async def _tick(self) -> None:
         """Update heartbeat and gauges every second. Runs until cancelled."""
         counters = self._context.counters
+        await asyncio.sleep(TICK_SECONDS)
+        gc_tuning.unmap_unused_files()  # again, for what threads began with, such as the first checkpoint
         while True:
-            await asyncio.sleep(TICK_SECONDS)
             counters.beat()
             counters.set(CONNECTIONS, self.connections.open_count)
             counters.set(UNDER_WAY, len(self.gate.in_flight))
@@ -193,6 +196,7 @@ class Worker:
                 self.gate.limits.ended(ended)
             self.components.audit.look_after()
             self._report()
+            await asyncio.sleep(TICK_SECONDS)
 
     async def _listening(self, serving: asyncio.Task[None]) -> None:
         server = self.master.addons.get("proxyserver")

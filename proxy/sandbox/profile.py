@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictStr
 
+from proxy.core.defaults import empty_dict, empty_list
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -158,33 +160,37 @@ class SandboxProfile(_Strict):
 
     description: StrictStr = Field(default="", description="For people who read the profile.")
     extends: list[ProfileName] = Field(
-        default_factory=list,
+        default_factory=empty_list,
         description="Profiles that this one adds to: " + ", ".join(PRESETS) + ", or the path of a file.",
     )
     read: list[PathPattern] = Field(
-        default_factory=list,
+        default_factory=empty_list,
         description="Files and folders to read, with globs; $HOME, $ROOTS (the client's roots), $TMP, $CWD and "
         "$PACKAGE (the server's own package) stand for folders.",
     )
-    write: list[PathPattern] = Field(default_factory=list, description="Files and folders to read and to write.")
+    write: list[PathPattern] = Field(default_factory=empty_list, description="Files and folders to read and to write.")
     hide: list[HiddenPattern] = Field(
-        default_factory=list, description="What stays hidden, though a line above covers it, such as **/.env."
+        default_factory=empty_list, description="What stays hidden, though a line above covers it, such as **/.env."
     )
     secrets: list[PathPattern] = Field(
-        default_factory=list,
+        default_factory=empty_list,
         description="Secrets that the server may read, each by its name; no line above opens one.",
     )
-    env: list[EnvName] = Field(default_factory=list, description="Variables that the server gets, such as NODE_*.")
+    env: list[EnvName] = Field(
+        default_factory=empty_list, description="Variables that the server gets, such as NODE_*."
+    )
     network: Network | None = Field(
         default=None,
         description="Hosts and ports to reach, through the proxy: none, any, or a list; none if no profile says it.",
     )
-    sockets: list[SocketPath] = Field(default_factory=list, description="Unix sockets to connect to, by path.")
+    sockets: list[SocketPath] = Field(default_factory=empty_list, description="Unix sockets to connect to, by path.")
     exec: list[Program] = Field(
-        default_factory=list, description="Programs to start besides the server's own, by name or path."
+        default_factory=empty_list, description="Programs to start besides the server's own, by name or path."
     )
     limits: SandboxLimits = Field(default_factory=SandboxLimits, description="Memory, processor time, processes.")
-    tools: dict[str, ToolProfile] = Field(default_factory=dict, description="What single tools may touch, by glob.")
+    tools: dict[str, ToolProfile] = Field(
+        default_factory=empty_dict, description="What single tools may touch, by glob."
+    )
     supervise: bool | None = Field(
         default=None,
         description="true: a supervisor opens each file for the server, so that hide also holds for files made later. "

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, model_validator
 
+from proxy.core.defaults import empty_dict
 from proxy.sinks.settings import HttpUrl, SecretPlace, SinkSettings, UserPath
 
 _HEADER = re.compile(r"[A-Za-z0-9-]{1,64}")
@@ -41,7 +42,7 @@ class _ExportSettings(SinkSettings):
 
 class _HttpSettings(_ExportSettings):
     headers: Headers = Field(
-        default_factory=dict[str, SecretPlace], description="Headers, each with file:PATH or env:NAME of its value."
+        default_factory=empty_dict, description="Headers, each with file:PATH or env:NAME of its value."
     )
     ca: UserPath | None = Field(None, description="PEM file with the CA of the collector.")
     certificate: UserPath | None = Field(None, description="PEM file with a client certificate.")
@@ -71,7 +72,7 @@ class OtlpSettings(_HttpSettings):
     ) = Field(None, description="Which traces are sent; the audit trail has every call.")
     sampler_ratio: float | None = Field(None, ge=0, le=1, description="The share that a ratio sampler takes.")
     resource: dict[str, str] = Field(
-        default_factory=dict[str, str],
+        default_factory=empty_dict,
         description="More attributes of the resource, such as deployment.environment.name.",
     )
 

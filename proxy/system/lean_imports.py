@@ -1,8 +1,9 @@
 """Imports only the used parts of large libraries, which halves the time of a start.
 
 `mitmproxy.addons` imports every addon, with a web framework and an LDAP client; mitmproxy's layers import QUIC, which
-this proxy does not speak, its commands a parser for typed input, and its options one for YAML. structlog imports rich
-for tracebacks that are never shown. While they are imported, empty stand-ins replace the parts that are not used.
+this proxy does not speak, its servers a library in Rust for UDP and WireGuard, its commands a parser for typed input,
+and its options one for YAML. structlog imports rich for tracebacks that are never shown. While they are imported, empty
+stand-ins replace the parts that are not used.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 PACKAGE = "mitmproxy.addons"
+RUST = "mitmproxy_rs"
 USED = tuple(f"{PACKAGE}.{name}" for name in ("core", "disable_h2c", "proxyserver", "tlsconfig"))
-UNUSED = ("aioquic", "pyparsing", "ruamel")
+UNUSED = ("aioquic", RUST, "pyparsing", "ruamel")
 
 
 def import_only_what_is_used() -> None:
@@ -35,6 +37,10 @@ def import_only_what_is_used() -> None:
     package.__path__ = [str(Path(spec.origin).parent / "addons")]
     sys.modules[PACKAGE] = package
     with _stood_in_for(*UNUSED):
+        rust = importlib.import_module(RUST)
+        if isinstance(rust, _StandIn):
+            # A server's address depends on whether it is one of these, which none of this proxy's is.
+            rust.udp.UdpServer = rust.wireguard.WireGuardServer = _Nothing
         for name in USED:
             importlib.import_module(name)
 

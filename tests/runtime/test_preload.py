@@ -5,10 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
 from proxy.config import Settings
 from proxy.errors import ConfigError, PolicyError
+from proxy.redact import hyperscan_db
 from proxy.runtime import preload
+from proxy.runtime.worker_process import fork_worker
+
+POSTGRES = SecretStr("postgresql://127.0.0.1/interlock")
 
 
 def test_patterns_of_incoming_text_that_cannot_be_compiled_stop_the_start(
@@ -38,3 +43,24 @@ def test_a_replica_is_never_taken_for_a_folder_that_is_alone(tmp_path: Path) -> 
     member.unlink()
     with pytest.raises(ConfigError, match="needs database_url"):
         preload.preload(alone.model_copy(update={"key_encryption_key": "env:KEY"}))
+
+
+def test_a_first_start_compiles_in_another_process_and_the_next_load_compiles_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("version: 1\ndefault: allow\n")
+    settings = Settings(policy=policy, state_dir=tmp_path / "state")
+    assert preload.is_first_start(settings)
+    assert fork_worker(0, lambda _: preload.fill_caches(settings), lambda: None).reap() == 0
+    assert not preload.is_first_start(settings)
+    monkeypatch.setattr(hyperscan_db, "compile_all", None)
+    _, findings = preload.preload(settings).masker.mask("me@example.com", ["pii"])
+    assert findings
+
+
+def test_what_a_replica_shares_is_never_made_ahead(tmp_path: Path) -> None:
+    alone = Settings(policy=tmp_path / "policy.yaml", state_dir=tmp_path)
+    assert preload.is_first_start(alone)
+    for changes in ({"key_encryption_key": "env:KEY"}, {"policy_source": "pushed"}, {"database_url": POSTGRES}):
+        assert not preload.is_first_start(alone.model_copy(update=changes))

@@ -8,6 +8,8 @@ import os
 import re
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 import urllib.error
@@ -23,6 +25,7 @@ from tests.faults.load import Load, wait_until
 from tests.faults.scenes import Scene
 from tests.support.harness import (
     DENY_ALL_DANGER,
+    REPOSITORY,
     Interlock,
     ServerHandle,
     environment,
@@ -280,3 +283,43 @@ def test_a_proxy_whose_two_phase_rules_have_no_store_is_not_ready(tmp_path: Path
         wait_until(lambda: health(interlock)[0] == 503)
         wait_until(lambda: "two_phase" in json.loads(health(interlock)[1])["not_ready"])
         assert "cannot be used" in json.loads(health(interlock)[1])["not_ready"]["two_phase"]
+
+
+FIRST_START = """
+import os, sys
+from pathlib import Path
+from proxy.config import Settings
+from proxy.redact import hyperscan_db
+from proxy.runtime.supervisor import Supervisor
+compile_all, main = hyperscan_db.compile_all, os.getpid()
+def told(*patterns):
+    print("main" if os.getpid() == main else "other", flush=True)
+    return compile_all(*patterns)
+hyperscan_db.compile_all = told
+state, policy = map(Path, sys.argv[1:])
+Supervisor(Settings(state_dir=state, policy=policy, listen="127.0.0.1:0", console_listen="off", health_listen="off"))
+"""
+
+
+def test_what_a_first_start_compiles_is_compiled_in_a_process_that_ends(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("version: 1\ndefault: allow\n")
+    words = [sys.executable, "-c", FIRST_START, str(tmp_path / "state"), str(policy)]
+    done = subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert done.returncode == 0, done.stderr
+    assert set(done.stdout.split()) == {"other"}
+
+
+def test_a_policy_that_a_first_start_cannot_load_is_told_once(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("version: 1\ndefault: perhaps\n")
+    words = [sys.executable, "-c", FIRST_START, str(tmp_path / "state"), str(policy)]
+    done = subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert done.returncode != 0
+    assert done.stderr.count("perhaps") == 1, done.stderr
+
+
+def test_a_supervisor_that_is_ready_holds_no_pages_of_what_compiled_and_loaded_patterns(two: Interlock) -> None:
+    smaps = Path(f"/proc/{two.run['pid']}/smaps").read_text()
+    held = re.findall(r" r-xp .*_hs_ext.*\n(?:[A-Z].*\n)*?Rss: +(\d+) kB", smaps)
+    assert held == ["0"]

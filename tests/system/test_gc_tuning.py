@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import mmap
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,8 @@ import pytest
 
 from proxy.system import gc_tuning
 from tests.support.harness import REPOSITORY
+
+PAGE = mmap.PAGESIZE
 
 
 def test_what_was_made_is_left_out_of_later_looks_for_garbage() -> None:
@@ -48,6 +51,44 @@ def test_freed_memory_goes_back_to_the_system() -> None:
     libc.free(ctypes.c_void_p(pieces[-1]))
 
 
+def _resident(address: int) -> int:
+    """Return the kilobytes of the mapping that begins at an address which are in memory."""
+    smaps = Path("/proc/self/smaps").read_text()
+    return int(smaps.partition(f"{address:x}-")[2].partition("\nRss:")[2].split()[0])
+
+
+def test_pages_of_files_are_unmapped_and_show_the_same_when_they_are_used_again(tmp_path: Path) -> None:
+    file = tmp_path / "library"
+    file.write_bytes(b"\0" * PAGE + b"x" * 99 * PAGE)
+    with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, mmap.MAP_PRIVATE, mmap.PROT_READ) as mapped:
+        assert mapped[-1:] == b"x"
+        address = _address_of(file)
+        assert _resident(address) > 0
+        gc_tuning.unmap_unused_files()
+        assert _resident(address) == 0
+        assert mapped[-1:] == b"x"
+
+
+def test_what_was_written_over_a_file_stays(tmp_path: Path) -> None:
+    file = tmp_path / "library"
+    file.write_bytes(b"x" * 100 * PAGE)
+    libc = ctypes.CDLL(None, use_errno=True)
+    with file.open("rb") as opened:
+        mapped = mmap.mmap(opened.fileno(), 0, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_WRITE)
+    mapped[50 * PAGE] = ord("y")
+    address = _address_of(file)
+    for protection in (mmap.PROT_READ, mmap.PROT_READ | mmap.PROT_WRITE):  # first as the linker leaves its tables
+        assert libc.mprotect(ctypes.c_void_p(address), ctypes.c_size_t(100 * PAGE), protection) == 0
+        gc_tuning.unmap_unused_files()
+        assert mapped[50 * PAGE : 50 * PAGE + 2] == b"yx"
+    mapped.close()
+
+
+def _address_of(file: Path) -> int:
+    line = next(line for line in Path("/proc/self/maps").read_text().splitlines() if line.endswith(str(file)))
+    return int(line.partition("-")[0], 16)
+
+
 ARENAS = """
 import ctypes, threading
 from proxy.system import gc_tuning
@@ -76,4 +117,5 @@ def test_threads_allocate_where_the_first_one_does(limit: str, inside: int) -> N
 def test_a_library_without_the_means_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda _: object())
     gc_tuning.release_free_memory()
+    gc_tuning.unmap_unused_files()
     gc_tuning.share_one_arena()

@@ -14,6 +14,7 @@ UNUSED = (
     "flask",
     "httpx2",
     "ldap3",
+    "mitmproxy_rs",
     "pyparsing",
     "rich",
     "ruamel",
@@ -22,7 +23,7 @@ UNUSED = (
     "werkzeug",
 )
 SCRIPT = f"""
-import json, sys
+import json, socket, sys, types
 finders = list(sys.meta_path)
 import proxy.cli, proxy.commands.up
 from proxy.system import lean_imports
@@ -31,6 +32,11 @@ import proxy.runtime.supervisor
 loaded = sorted({{name.partition(".")[0] for name in sys.modules}} & set({UNUSED!r}))
 
 from mitmproxy.addons import tlsconfig
+from mitmproxy.proxy import mode_servers
+server = mode_servers.ServerInstance.make("regular", None)
+with socket.create_server(("127.0.0.1", 0)) as listener:
+    server._servers = [types.SimpleNamespace(sockets=[listener])]
+    hosts = [host for host, _ in server.listen_addrs]
 from mitmproxy.proxy.layers import quic
 assert tlsconfig.TlsConfig.tls_start_client
 try:
@@ -45,6 +51,7 @@ print(json.dumps({{
     "loaded": loaded,
     "of a stand-in": said,
     "finders": sys.meta_path == finders,
+    "hosts": hosts,
     "later": [Word("a").parse_string("aa")[0], int(CipherSuite.AES_128_GCM_SHA256), Text("x").plain, YAML().load("a")],
 }}))
 """
@@ -64,5 +71,6 @@ def test_the_daemon_starts_without_what_it_never_uses_and_others_may_import_that
         "loaded": [],
         "of a stand-in": "NO_ERROR: this library was replaced by a stand-in (proxy.system.lean_imports)",
         "finders": True,
+        "hosts": ["127.0.0.1"],
         "later": ["aa", 0x1301, "x", "a"],
     }
