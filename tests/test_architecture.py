@@ -118,7 +118,13 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "proxy.trace": ("proxy.sandbox", "proxy.egress.dns", *CORE),
     "proxy.stdio": ("proxy.gate", "proxy.wire", "proxy.trace", "proxy.sandbox", *CORE),
     "proxy.policy_learning": ("proxy.policy", "proxy.learn.profile_text", *CORE),
-    "proxy.learn": ("proxy.sandbox", "proxy.trace.capability", "proxy.system.terminal_text", *CORE),
+    "proxy.learn": (
+        "proxy.sandbox",
+        "proxy.trace.argument_hints",
+        "proxy.trace.capability",
+        "proxy.system.terminal_text",
+        *CORE,
+    ),
     "proxy.probe": (
         *("proxy.injection", "proxy.learn", "proxy.redact"),
         *("proxy.trace", "proxy.sandbox", "proxy.gate", "proxy.wire", "proxy.policy"),
