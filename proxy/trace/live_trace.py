@@ -99,6 +99,7 @@ class LiveTrace:
         self.started = False  # whether the server's program was executed; else `start_error` says why not
         self.start_error: str | None = None
         self.judge: Judge | None = None  # receives everything observed, with the calls that it may belong to
+        self.holds_answers: Callable[[], bool] = _never  # whether each answer waits until its trace was read
         self._settle_seconds = settle_seconds
         self._awaited: tuple[int, asyncio.Future[None]] | None = None  # the output whose trace somebody waits for
         self.doubt: str | None = None  # why nobody can know any more what the server did before it wrote something
@@ -234,8 +235,8 @@ class LiveTrace:
         """Return whether the lines may stay in the pipe, because a call is under way that was made a moment ago."""
         # Never for long: what attacks us is in them too.
         now = asyncio.get_running_loop().time()
-        # Nor where rules judge: each answer waits until its trace was read, so that is done while the call works.
-        if self.judge is not None or not self._open or now - self._collecting > YOUNG_SECONDS:
+        # Nor where an answer is to wait until its trace was read: the less is left then, the better.
+        if self.holds_answers() or not self._open or now - self._collecting > YOUNG_SECONDS:
             return False
         unread = array("i", [0])
         with contextlib.suppress(OSError):
@@ -394,6 +395,10 @@ class LiveTrace:
             stopped = stopped + 1 if state == "stopped" else 0
             if state == "traced" or stopped >= STOPPED_LOOKS:
                 self._tampered(f"strace is {state}")
+
+
+def _never() -> bool:
+    return False
 
 
 def _finish(awaited: asyncio.Future[None]) -> None:

@@ -371,7 +371,7 @@ async def test_a_trace_that_ends_settles_nothing() -> None:
         assert not await settling
 
 
-async def _start(world: World) -> None:
+async def _start(world: Judged) -> None:
     world.trace('execve("/s", ["s"], 0x1) = 0')
     async with asyncio.timeout(PATIENCE):
         while not world.watch.started:
@@ -379,34 +379,35 @@ async def _start(world: World) -> None:
     await asyncio.sleep(0)
 
 
-async def test_lines_wait_in_the_pipe_while_a_call_is_young(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_lines_wait_in_the_pipe_while_a_call_is_young(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PAUSE_SECONDS", 0.0)
     monkeypatch.setattr(module, "YOUNG_SECONDS", PATIENCE)
-    world.ask("a")
-    await world.begun()
-    await _start(world)
-    before = world.watch._reader.lines
-    world.trace(OPENED.format("/young"))
-    for _ in range(100):
-        await asyncio.sleep(0)
-    assert world.watch._reader.lines == before
-    monkeypatch.setattr(module, "ROOM", 0)
-    async with asyncio.timeout(PATIENCE):
-        while world.watch._reader.lines == before:
+    async with judged() as world:
+        await _start(world)
+        world.trace(OPENED.format("/young"))
+        for _ in range(100):
             await asyncio.sleep(0)
+        assert "/young" not in [path for path, _ in world.judged]
+        monkeypatch.setattr(module, "ROOM", 0)
+        await _until_judged(world, "/young")
 
 
-async def test_where_rules_judge_the_lines_of_a_young_call_are_read_while_it_works(
+async def test_where_answers_wait_for_their_trace_it_is_read_while_the_call_works(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "PAUSE_SECONDS", 0.0)
     monkeypatch.setattr(module, "YOUNG_SECONDS", 2 * PATIENCE)
     async with judged() as world:
+        world.watch.holds_answers = lambda: True
         await _start(world)
         world.trace(OPENED.format("/young"))
-        async with asyncio.timeout(PATIENCE):
-            while ("/young", ["a"]) not in world.judged:
-                await asyncio.sleep(0)
+        await _until_judged(world, "/young")
+
+
+async def _until_judged(world: Judged, path: str) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while (path, ["a"]) not in world.judged:
+            await asyncio.sleep(0)
 
 
 async def test_writes_that_wake_a_thread_are_passed_over(world: World) -> None:
