@@ -149,6 +149,7 @@ class StdioRunner:
         session.bars_messages = lambda: behaviour.bars_messages
         if self.watch is not None:
             self.watch.judge = partial(_judge, behaviour)
+            self.watch.holds_answers = lambda: behaviour.holds_answers
 
     def end_server(self, rule: str) -> None:
         """End the server for what it was seen to do, and refuse every call under way."""

@@ -21,12 +21,12 @@ import structlog
 from proxy.trace.attribute import AttributedObservation, Attributor
 from proxy.trace.normalise import EVERYBODY, Normaliser
 from proxy.trace.observation_log import ObservationLog
-from proxy.trace.strace import Syscall, TraceReader, Unparsed
+from proxy.trace.strace import Syscall, TraceReader, Unparsed, is_wake
 from proxy.trace.tamper_guard import attacks_watcher, find_tracer, modifies, tracer_state
 from proxy.trace.tracer import as_we_number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from proxy.core.model import InFlightCall, JsonObject, Message
     from proxy.sandbox.server_process import ServerProcess
@@ -99,6 +99,7 @@ class LiveTrace:
         self.started = False  # whether the server's program was executed; else `start_error` says why not
         self.start_error: str | None = None
         self.judge: Judge | None = None  # receives everything observed, with the calls that it may belong to
+        self.holds_answers: Callable[[], bool] = _never  # whether each answer waits until its trace was read
         self._settle_seconds = settle_seconds
         self._awaited: tuple[int, asyncio.Future[None]] | None = None  # the output whose trace somebody waits for
         self.doubt: str | None = None  # why nobody can know any more what the server did before it wrote something
@@ -234,7 +235,8 @@ class LiveTrace:
         """Return whether the lines may stay in the pipe, because a call is under way that was made a moment ago."""
         # Never for long: what attacks us is in them too.
         now = asyncio.get_running_loop().time()
-        if not self._open or now - self._collecting > YOUNG_SECONDS:
+        # Nor where an answer is to wait until its trace was read: the less is left then, the better.
+        if self.holds_answers() or not self._open or now - self._collecting > YOUNG_SECONDS:
             return False
         unread = array("i", [0])
         with contextlib.suppress(OSError):
@@ -287,14 +289,18 @@ class LiveTrace:
         if empty and self.started and not self._stopped and self._pausing is None:
             self._collect()
 
-    def _take_lines(self, data: bytes) -> None:
-        assert self._attributor is not None
+    def _server_lines(self, data: bytes) -> Iterator[str]:
         *lines, self._rest = (self._rest + data.decode("latin-1")).split("\n")
         for line in lines:
             if self._mark is not None:
                 self._mark = None if self._mark in line else self._mark
-                continue
-            event = self._reader.take(as_we_number(line) if self._sandboxed else line)
+            elif not is_wake(line):
+                yield as_we_number(line) if self._sandboxed else line
+
+    def _take_lines(self, data: bytes) -> None:
+        assert self._attributor is not None
+        for line in self._server_lines(data):
+            event = self._reader.take(line)
             seen = self._normaliser.take(event)
             if not self.started and type(event) is Syscall and event.name == "execve":
                 # The first execve shows whether the server's program could be executed.
@@ -389,6 +395,10 @@ class LiveTrace:
             stopped = stopped + 1 if state == "stopped" else 0
             if state == "traced" or stopped >= STOPPED_LOOKS:
                 self._tampered(f"strace is {state}")
+
+
+def _never() -> bool:
+    return False
 
 
 def _finish(awaited: asyncio.Future[None]) -> None:

@@ -11,6 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from proxy.gate.behaviour import Behaviour
+from proxy.policy.observed import CompiledObserved, ObservedRule
+from proxy.stdio.pipes import DescriptorReader, DescriptorWriter
+from proxy.stdio.runner import StdioRunner
+from proxy.stdio.session import Session
+from proxy.trace.live_trace import LiveTrace
+from proxy.trace.tracer import TracePipe
+from tests.support.gate_fixture import CONTEXT, World
 from tests.support.harness import DENY_ALL_DANGER
 from tests.support.stdio_harness import recorder, start_run
 from tests.support.timeouts import PATIENCE
@@ -330,3 +338,19 @@ def test_without_a_log_the_server_gets_nothing(tmp_path: Path, log: Path) -> Non
         assert "audit log" in run.errors()
     # It starts while the gate is made, and notes whatever it gets.
     assert not log.exists() or log.read_bytes() == b""
+
+
+@pytest.mark.parametrize(("action", "holds"), [("withhold", True), ("deny", True), ("tell", False)])
+async def test_a_trace_is_read_early_where_rules_hold_answers(action: str, holds: bool) -> None:
+    rules = CompiledObserved(
+        [ObservedRule.model_validate({"id": "r", "on": "observed", "action": action, "acts": ["read"]})]
+    )
+    world, channel = World(), TracePipe()
+    watch = LiveTrace(channel, lambda *_: None)
+    behaviour = Behaviour(world.gate, CONTEXT, lambda: rules, lambda _: None)
+    outlet = DescriptorWriter(1)
+    runner = StdioRunner(world.gate, CONTEXT, DescriptorReader(0), outlet, 9, 9, 1.0, watch=watch, behaviour=behaviour)
+    assert not watch.holds_answers()
+    runner._judge_acts(Session(world.gate, CONTEXT, outlet.write, outlet.write), behaviour)
+    assert watch.holds_answers() is holds
+    channel.close()

@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,19 @@ def test_files_programs_and_peers_are_recorded(tmp_path: Path) -> None:
     assert [entry["peer"] for entry in entries(run, ids[3])] == ["127.0.0.1:9"]
     assert [entry["path"] for entry in entries(run, ids[4])] == ["@nobody"]
     assert [event["tool"] for event in observed(run) if event.get("call_id")] == ["run"] * 4
+
+
+@pytest.mark.parametrize("zone", [None, "Asia/Tokyo"])
+def test_the_time_zone_is_the_servers_own_and_times_are_right(zone: str | None, tmp_path: Path) -> None:
+    # strace has another, so that it needs not look for the machine's at each line.
+    note = f"open({str(tmp_path / 'note')!r}, 'w').write"
+    tracer = "open('/proc/self/status').read().split('TracerPid:')[1].split()[0]"
+    own = f"'TZ=UTC0' in open('/proc/' + {tracer} + '/environ').read().split(chr(0))"
+    before = time.time()
+    run = do(tmp_path, f"{note}(repr((os.environ.get('TZ'), {own})))", env={"TZ": zone} if zone else None)
+    assert (tmp_path / "note").read_text() == repr((zone, True))
+    (written,) = [entry for entry in entries(run, call_ids(run)[1]) if entry.get("path", "").endswith("/note")]
+    assert before <= written["time"] <= time.time()
 
 
 def test_nothing_of_the_pipe_is_left_on_disk(tmp_path: Path) -> None:

@@ -371,20 +371,52 @@ async def test_a_trace_that_ends_settles_nothing() -> None:
         assert not await settling
 
 
+async def _start(world: Judged) -> None:
+    world.trace('execve("/s", ["s"], 0x1) = 0')
+    async with asyncio.timeout(PATIENCE):
+        while not world.watch.started:
+            await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+
 async def test_lines_wait_in_the_pipe_while_a_call_is_young(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PAUSE_SECONDS", 0.0)
     monkeypatch.setattr(module, "YOUNG_SECONDS", PATIENCE)
     async with judged() as world:
-        world.trace('execve("/s", ["s"], 0x1) = 0')
-        async with asyncio.timeout(PATIENCE):
-            while not world.watch.started:
-                await asyncio.sleep(0)
-        await asyncio.sleep(0)
+        await _start(world)
         world.trace(OPENED.format("/young"))
         for _ in range(100):
             await asyncio.sleep(0)
         assert "/young" not in [path for path, _ in world.judged]
         monkeypatch.setattr(module, "ROOM", 0)
-        async with asyncio.timeout(PATIENCE):
-            while "/young" not in [path for path, _ in world.judged]:
-                await asyncio.sleep(0)
+        await _until_judged(world, "/young")
+
+
+async def test_where_answers_wait_for_their_trace_it_is_read_while_the_call_works(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(module, "YOUNG_SECONDS", 2 * PATIENCE)
+    async with judged() as world:
+        world.watch.holds_answers = lambda: True
+        await _start(world)
+        world.trace(OPENED.format("/young"))
+        await _until_judged(world, "/young")
+
+
+async def _until_judged(world: Judged, path: str) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while (path, ["a"]) not in world.judged:
+            await asyncio.sleep(0)
+
+
+async def test_writes_that_wake_a_thread_are_passed_over(world: World) -> None:
+    in_flight = world.ask("a")
+    await world.begun()
+    wake = r'write(16<anon_inode:[eventfd]>, "\1\0\0\0\0\0\0\0", 8) = 8'
+    world.trace(*[wake] * 100, OPEN.format("/data"), *[wake] * 100)
+    world.answer(in_flight)
+    await world.until(1)
+    ((_, detail),) = world.reports
+    assert [each["path"] for each in detail["observations"]] == ["/data"]
+    assert world.watch._reader.lines == 2

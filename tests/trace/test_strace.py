@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from proxy.trace import strace
 from proxy.trace.arguments import quoted, returned, split_arguments
+from proxy.trace.normalise import Normaliser
 from proxy.trace.strace import Ended, Resumed, Superseded, Syscall, TraceReader, Unfinished, Unparsed, parse_line
 from tests.trace.goldens import FOLDER, events_of, golden_names, lines_of, shown
 
@@ -54,6 +55,40 @@ def test_a_thread_that_executes_goes_on_under_its_processs_number() -> None:
     assert (superseded.pid, superseded.by) == (3530, 3532)
     assert isinstance(executed, Syscall)
     assert (executed.pid, executed.name, executed.value) == (3530, "execve", 0)
+
+
+WAKE = r'write(16<anon_inode:[eventfd]>, "\1\0\0\0\0\0\0\0", 8) = 8'
+
+
+@pytest.mark.parametrize(
+    ("call", "wakes"),
+    [
+        (WAKE, True),
+        (WAKE.replace(r"\1", r"\""), True),
+        (f"{WAKE}0", False),
+        (WAKE.replace("[eventfd]", "[bpf-map]"), False),
+        (WAKE.replace("anon_inode:[eventfd]", "/tmp/x"), False),
+        ('write(3</tmp/x>, "<anon_inode:[eventfd]>", 8) = 8', False),
+        ('write(3</tmp/x>, "write(1<anon_inode:[eventfd]>, \\"\\1\\", 8) = 8', False),
+        ('openat(AT_FDCWD</>, "/<anon_inode:[eventfd]>", O_RDONLY) = 3</tmp/x>', False),
+        ('sendto(3<anon_inode:[eventfd]>, "", 8) = 8', False),
+        (WAKE.replace('"\\1', '"x", 8) = 8 write(3</tmp/x>, "\\1'), False),
+        (WAKE.replace(") = 8", " <unfinished ...>"), False),
+        (WAKE.replace("= 8", "= -1 EAGAIN (Resource temporarily unavailable)"), False),
+    ],
+)  # fmt: skip
+def test_a_write_to_an_eventfd_is_told_from_all_that_only_looks_like_one(call: str, wakes: bool) -> None:
+    assert strace.is_wake(HEAD + call) is wakes
+    assert not strace.is_wake(call)
+
+
+@given(st.text('0189 ()<>[]=,.\\"/anon_ide:evtfdwr8x', max_size=40), st.integers(0, len(WAKE)))
+def test_what_is_passed_over_as_a_wake_means_nothing(chosen: str, at: int) -> None:
+    line = HEAD + WAKE[:at] + chosen + WAKE[at:]
+    if strace.is_wake(line):
+        event = parse_line(line)
+        assert isinstance(event, Syscall)
+        assert (event.name, event.value, Normaliser().take(event)) == ("write", 8, [])
 
 
 def test_the_end_of_a_rest_without_beginning_is_counted() -> None:

@@ -75,6 +75,15 @@ def test_the_server_keeps_its_words() -> None:
     assert launch.argv[-7:] == ("-o", "/run/lines", "--", "x", "-o", "--", "y")
 
 
+@pytest.mark.parametrize(
+    ("environ", "given"), [({"A": "b"}, "TZ"), ({"TZ": "Asia/Tokyo"}, "TZ=Asia/Tokyo"), ({"TZ": ""}, "TZ=")]
+)
+def test_strace_has_a_time_zone_of_its_own_and_the_server_keeps_its(environ: dict[str, str], given: str) -> None:
+    launch = under_strace(Launch("/bin/x", ("x",), environ=environ), "/usr/bin/strace", Path("/run/lines"))
+    assert launch.environ == {**environ, "TZ": "UTC0"}
+    assert launch.argv[launch.argv.index("-E") + 1] == given
+
+
 def test_io_uring_is_refused_and_unknown_calls_are_tolerated() -> None:
     asked = options(["openat", "brand_new"])
     assert "inject=io_uring_setup:error=ENOSYS" in asked
