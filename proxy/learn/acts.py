@@ -107,7 +107,8 @@ def _is_named(kind: Kind, target: str, hints: ArgumentHints) -> bool:
         return any(text.startswith("/") and is_below(target, text) for text in hints.texts)
     host, colon, _ = target.rpartition(":")
     host = host if colon else target
-    return any(host == text or host.endswith(f".{text}") for text in map(str.lower, hints.texts))
+    # The host itself alone: an argument such as "com" names no host below it.
+    return any(host in (text, f"www.{text}") for text in map(str.lower, hints.texts))
 
 
 def target_of(kind: Kind, action: str, path: Any, peer: Any, name: Any) -> str | None:

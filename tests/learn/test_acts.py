@@ -76,6 +76,8 @@ def test_one_blame_is_enough_and_one_unnamed_time_too() -> None:
         ({"url": "https://api.example/x"}, {"capability": "net.connect", "peer": "api.example:443"}, True),
         ({"url": "http://127.0.0.1:80/"}, {"capability": "net.connect", "peer": "127.0.0.1:80"}, True),
         ({"url": "https://api.example/x"}, {"capability": "net.connect", "peer": "evil-api.example:443"}, False),
+        ({"zone": "example"}, {"capability": "net.connect", "peer": "api.example:443"}, False),
+        ({"site": "api.example"}, {"capability": "net.connect", "peer": "www.api.example:443"}, True),
         ({"path": "/srv/data"}, {"capability": "fs.read", "path": "/srv/data/a"}, True),
         ({"path": "/srv/data"}, {"capability": "fs.read", "path": "/srv/database"}, False),
         (None, {"capability": "fs.read", "path": "/srv/data/a"}, False),
