@@ -32,8 +32,13 @@ class EmptyGate(Gate):
         self.requests.inspect = self._inspect  # type: ignore[method-assign]
 
     async def _inspect(self, body: bytes, context: Context, *_: Any) -> Verdict:
-        in_flight = InFlightCall("", NOTHING, context, Call("", "", ""), ALLOWED, 0.0, 0.0, closed=True)
-        return Forward(NOTHING, in_flight, {}, body, len(body))
+        return as_it_came(body, context)
+
+
+def as_it_came(body: bytes, context: Context) -> Forward:
+    """Return the verdict that forwards a body unread."""
+    in_flight = InFlightCall("", NOTHING, context, Call("", "", ""), ALLOWED, 0.0, 0.0, closed=True)
+    return Forward(NOTHING, in_flight, {}, body, len(body))
 
 
 class UnreadResponse(ResponseRouter):
@@ -49,7 +54,12 @@ def _unread(*parts: Any) -> ResponseRouter:
     return UnreadResponse(*parts)
 
 
-if __name__ == "__main__":
-    wiring.Gate = EmptyGate  # type: ignore[misc]
+def serve(gate: type[Gate]) -> None:
+    """Be `interlock` with another gate, which reads no response."""
+    wiring.Gate = gate  # type: ignore[misc]
     addons.http_carrier.router_for = addons.lane.lane.router_for = _unread  # type: ignore[assignment]
     cli.main()
+
+
+if __name__ == "__main__":
+    serve(EmptyGate)

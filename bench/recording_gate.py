@@ -13,11 +13,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from proxy import cli
+from bench.empty_gate import as_it_came, serve
 from proxy.core.interfaces import EventSink
-from proxy.core.model import AuditEvent, Pass, Verdict
+from proxy.core.model import AuditEvent, Context, Verdict
 from proxy.gate.gate import Gate
-from proxy.runtime import wiring
 
 
 class RecordingGate(Gate):
@@ -28,13 +27,11 @@ class RecordingGate(Gate):
         self._sink = sink
         self.requests.inspect = self._inspect  # type: ignore[method-assign]
 
-    async def _inspect(self, *_: Any, **__: Any) -> Verdict:
-        """Let it pass once it is recorded."""
+    async def _inspect(self, body: bytes, context: Context, *_: Any) -> Verdict:
         await self._sink.record(AuditEvent(kind="decided", time=time.time()))
         self._sink.record_later(AuditEvent(kind="completed", time=time.time()))
-        return Pass()
+        return as_it_came(body, context)
 
 
 if __name__ == "__main__":
-    wiring.Gate = RecordingGate  # type: ignore[misc]
-    cli.main()
+    serve(RecordingGate)
