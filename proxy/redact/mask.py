@@ -143,7 +143,7 @@ class Masker:
             if first is not None and not depth and first.data == data:
                 _, candidates, matches = first
             else:
-                candidates = self._scanner.prescan(layer.data)
+                candidates = self._scanner.prescan(layer.data, chosen)
                 matches = self._scanner.confirm(layer.data, chosen, candidates)
             yield layer, matches
             rest = layer.data if entirely else unclaimed(matches, layer.data)

@@ -69,7 +69,7 @@ def prove_clean(
         # Past the budget the full run reports a limit, so this is not "clean".
         if budget < 0:
             return False
-        candidates = scanner.prescan(data)
+        candidates = scanner.prescan(data, chosen)
         signs = scanner.signs(candidates) if candidates else scanner.signs_of_none
         # The full run blanks masks, which changes what stands beside them; only that run can tell.
         if not depth and signs.masks and _MASK.search(data) is not None:

@@ -208,8 +208,11 @@ class Scanner:
         ]
         self.unproven = unproven(catalog)  # the detectors that may find something in what `is_noise`
 
-    def prescan(self, data: bytes) -> Candidates:
-        """Return where in `data` which detectors may match. Too much makes a scan slow, too little makes it wrong."""
+    def prescan(self, data: bytes, _chosen: frozenset[int]) -> Candidates:
+        """Return where in `data` which detectors may match: those chosen, and it may be others.
+
+        Too much makes a scan slow, too little makes it wrong.
+        """
         lowered = data.lower()
         whole = [(0, len(data))]
         return {i: whole for i, words in self._keywords if not words or any(word in lowered for word in words)}
@@ -224,7 +227,7 @@ class Scanner:
 
     def matches(self, data: bytes, detectors: frozenset[int]) -> list[Match]:
         """Return the findings of `detectors` in `data`, in order of precedence."""
-        return self.confirm(data, detectors, self.prescan(data))
+        return self.confirm(data, detectors, self.prescan(data, detectors))
 
     def confirm(
         self, data: bytes, detectors: frozenset[int], candidates: Candidates, *, strictly: bool = False
@@ -241,6 +244,8 @@ class Scanner:
 
 # In the order of `EncodingSigns`; searched for in the same pass as the detectors.
 _SIGNS: Final = (HEX_LINE, RUN, MASK_START)
+# Families for what leaves, which hardly any rule masks with: searched for where a rule names them.
+_APART: Final = ("wallet.", "shape.")
 
 
 class HyperscanScanner(Scanner):
@@ -253,17 +258,21 @@ class HyperscanScanner(Scanner):
         # A hint is found in every match of its regex (a test proves it of each), so searching for it misses nothing.
         described = [detector.hint or detector.pattern for detector in catalog.detectors]
         self._sign_indexes = range(len(described), len(described) + len(_SIGNS))
-        self._patterns = StagedPatterns([*described, *_SIGNS], cache)
+        self._apart = frozenset(
+            index for index, detector in enumerate(catalog.detectors) if detector.id.startswith(_APART)
+        )
+        self._patterns = StagedPatterns([*described, *_SIGNS], cache, self._apart)
         self._clues = _clues(cache)
 
-    def prescan(self, data: bytes) -> Candidates:
+    def prescan(self, data: bytes, chosen: frozenset[int]) -> Candidates:
         size = len(data)
+        also_apart = not self._apart.isdisjoint(chosen)
         if size <= BLOCK:
-            return {index: [(0, size)] for index in self._patterns.found(data)}
+            return {index: [(0, size)] for index in self._patterns.found(data, also_apart=also_apart)}
         candidates: Candidates = {}
         for start in range(0, size, BLOCK):
             end = min(start + BLOCK, size)
-            for index in self._patterns.found(data[max(0, start - OVERLAP) : end]):
+            for index in self._patterns.found(data[max(0, start - OVERLAP) : end], also_apart=also_apart):
                 regions = candidates.setdefault(index, [])
                 joins = bool(regions) and regions[-1][1] == start
                 regions.append((regions.pop()[0] if joins else start, end))

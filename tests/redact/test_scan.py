@@ -62,6 +62,17 @@ def test_only_the_chosen_detectors_are_run(hyperscan: Scanner):
     assert {match.detector for match in hyperscan.matches(data, card)} == set(card)
 
 
+def test_families_for_what_leaves_are_found_where_they_are_chosen(hyperscan: Scanner, keywords: Scanner):
+    families = ["wallet", "shape"]
+    texts = [text.encode() for text in TEXTS]
+    for chosen in (builtin().select([family]) for family in families):
+        found = [hyperscan.matches(text, chosen) for text in texts]
+        assert found == [keywords.matches(text, chosen) for text in texts]
+        assert any(found)
+    both = builtin().select(["secrets", *families])
+    assert [hyperscan.matches(text, both) for text in texts] == [keywords.matches(text, both) for text in texts]
+
+
 def test_past_the_limit_all_that_follows_counts_as_matched(hyperscan: Scanner, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("proxy.redact.scan.MAX_MATCHES", 500)
     data = b"a1@example.com " * 510 + b"tail"
