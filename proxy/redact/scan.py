@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from proxy.redact.base64_prefilter import LARGEST_NOISE, clue_patterns, unproven
 from proxy.redact.decode import ANY_SIGN, NO_SIGN, EncodingSigns
 from proxy.redact.detectors import KEYWORD_REACH, NAME_REACH, Detector, compile_search, compile_test
-from proxy.redact.encoded_spans import HEX_LINE, RUN
+from proxy.redact.encoded_spans import HEX_LINE, LONGEST_BREAK, RUN, first_runs
 from proxy.redact.hyperscan_db import AVAILABLE, DatabaseCache, PatternSet
 from proxy.redact.json_text import BARRIER, MASK_START
 from proxy.redact.staged_patterns import StagedPatterns
@@ -282,7 +282,12 @@ class HyperscanScanner(Scanner):
         return EncodingSigns(*[sign in candidates for sign in self._sign_indexes])
 
     def is_noise(self, data: bytes) -> bool:
-        return len(data) <= LARGEST_NOISE and not self._clues.any_in(data)
+        if len(data) > LARGEST_NOISE:
+            return False
+        # Clues outside runs are no clues, and most texts are no runs.
+        runs, at = first_runs(data)
+        parts = [data[start : end + LONGEST_BREAK] for start, end in runs]
+        return not self._clues.any_in(b" ".join((*parts, data[at:])))
 
 
 @functools.lru_cache(maxsize=8)

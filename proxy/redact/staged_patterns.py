@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from proxy.redact.hyperscan_db import DatabaseCache
 
 _DIGITS: Final = r"\d(?:[ ._-]{0,2}\d){6}"
+_LONG_RUN: Final = r"[A-Za-z0-9+/_-]{40}"
 _HEX_PAIRS: Final = r"[0-9A-Fa-fx\s:,;-]{36}"
 # By expression and not by the detector's name: one that is changed, or another of its name, stands behind no gate.
 GATES: Final = {
@@ -26,9 +27,9 @@ GATES: Final = {
     r"[3-6](?: \d){13}": _DIGITS,
     r"\d{7}-?[A-Z]": _DIGITS,
     r"[12] ?\d{2} ?[01]\d ?\d[\dAB] ?\d{3} ?\d{3} ?\d{2}": _DIGITS,
-    r"[5KL][1-9A-HJ-NP-Za-km-z]{50}": RUN,
     r"[13][1-9A-HJ-NP-Za-km-z]{25}": RUN,
-    r"[A-Za-z0-9/+]{40}": RUN,
+    r"[5KL][1-9A-HJ-NP-Za-km-z]{50}": _LONG_RUN,
+    r"[A-Za-z0-9/+]{40}": _LONG_RUN,
     HEX_LINE: _HEX_PAIRS,
 }
 
