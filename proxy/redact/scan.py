@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from proxy.redact.base64_prefilter import LARGEST_NOISE, clue_patterns, unproven
 from proxy.redact.decode import ANY_SIGN, NO_SIGN, EncodingSigns
-from proxy.redact.detectors import KEYWORD_REACH, NAME_REACH, Detector, compile_search, compile_test
+from proxy.redact.detectors import KEYWORD_REACH, NAME_REACH, Detector, compile_search, compile_test, longest_match
 from proxy.redact.encoded_spans import HEX_LINE, LONGEST_BREAK, RUN, first_runs
 from proxy.redact.hyperscan_db import AVAILABLE, DatabaseCache, PatternSet
 from proxy.redact.json_text import BARRIER, MASK_START
@@ -45,6 +45,11 @@ _TURN = 4
 _SPARE = 1 << 20
 _SHARE = 4
 
+# From so many bytes on, matches of a detector are located by hyperscan first, if its regex is short and they are few.
+_LONG_SEARCH = 1 << 12
+_SHORT_PATTERN = 80
+_FEW_ENDS = 16
+
 # Hyperscan scans blocks, each with the end of the one before, so that RE2 need not scan everything for a detector
 # that matches somewhere. No detector needs more than the overlap to match at all.
 BLOCK = 1 << 16
@@ -72,6 +77,7 @@ class DetectorMatcher:
     def __init__(self, index: int, detector: Detector) -> None:
         self.index = index
         self.detector = detector
+        self.reach = OVERLAP  # how far around a region is searched for the matches that end in it
         self._search = compile_search(detector.pattern)
         # One alternation and not a search for each, which takes longer the more there are.
         self._is_allowed = detector.allow and compile_test("|".join(f"(?:{r})" for r in detector.allow), whole=True)
@@ -92,8 +98,8 @@ class DetectorMatcher:
         spare = _SPARE if strictly else _SPARE + _SHARE * len(data)
         verdicts: dict[bytes, int] = {}
         for low, high in regions:
-            position = here = max(position, low - OVERLAP)
-            limit = min(high + OVERLAP, len(data))
+            position = here = max(position, low - self.reach)
+            limit = min(high + self.reach, len(data))
             hopeful = False
             while here < high and (spans := self._next(data, here, limit))[0][0] >= 0:
                 start, end = spans[self.detector.group]
@@ -237,9 +243,16 @@ class Scanner:
         found: list[Match] = []
         for index in chosen:
             if (matcher := self._matchers.get(index)) is None:
-                matcher = self._matchers[index] = DetectorMatcher(index, self.catalog.detectors[index])
-            found += matcher.find(data, candidates[index], strictly=strictly)
+                matcher = self._matchers[index] = self._compiled(index)
+            found += matcher.find(data, self._regions(index, data, candidates[index]), strictly=strictly)
         return found
+
+    def _compiled(self, index: int) -> DetectorMatcher:
+        return DetectorMatcher(index, self.catalog.detectors[index])
+
+    def _regions(self, _index: int, _data: bytes, regions: list[Region]) -> list[Region]:
+        """Return where in `regions` of `data` matches of a detector may end."""
+        return regions
 
 
 # In the order of `EncodingSigns`; searched for in the same pass as the detectors.
@@ -263,6 +276,7 @@ class HyperscanScanner(Scanner):
         )
         self._patterns = StagedPatterns([*described, *_SIGNS], cache, self._apart)
         self._clues = _clues(cache)
+        self._ends: dict[int, PatternSet] = {}  # of detectors that matched in some long text
 
     def prescan(self, data: bytes, chosen: frozenset[int]) -> Candidates:
         size = len(data)
@@ -277,6 +291,23 @@ class HyperscanScanner(Scanner):
                 joins = bool(regions) and regions[-1][1] == start
                 regions.append((regions.pop()[0] if joins else start, end))
         return candidates
+
+    def _compiled(self, index: int) -> DetectorMatcher:
+        matcher, detector = super()._compiled(index), self.catalog.detectors[index]
+        # Short ones alone are compiled in a few milliseconds.
+        if detector.hint is None and len(detector.pattern) <= _SHORT_PATTERN:
+            longest = longest_match(detector.pattern)
+            if longest is not None and longest <= OVERLAP:
+                matcher.reach = longest + 1
+                self._ends[index] = PatternSet([detector.pattern], every_match=True)
+        return matcher
+
+    def _regions(self, index: int, data: bytes, regions: list[Region]) -> list[Region]:
+        # RE2 takes ten times as long for a text as hyperscan does for one detector.
+        if len(data) < _LONG_SEARCH or (patterns := self._ends.get(index)) is None:
+            return regions
+        ends = patterns.few_ends(data, _FEW_ENDS)
+        return regions if ends is None else [(end - 1, end) for end in ends]
 
     def signs(self, candidates: Candidates) -> EncodingSigns:
         return EncodingSigns(*[sign in candidates for sign in self._sign_indexes])
