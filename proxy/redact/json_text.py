@@ -223,7 +223,7 @@ class ScanText:
             for number, (low, high) in enumerate(shown):
                 self._parts += ((-1, 0, BARRIER if number else b""), (index, low, text[low:high]))
             self._parts.append(after)
-        self.body_size = sum(len(part[2]) for part in self._parts)
+        self.body_size = sum([len(part[2]) for part in self._parts])
         self._join()
         self.data = b"".join([part[2] for part in self._parts])
 
@@ -250,6 +250,10 @@ class ScanText:
         """Return the leaves that a span of the text touches, each with a span of its own bytes."""
         index = max(0, bisect_right(self._starts, start) - 1)
         found: list[tuple[int, int, int]] = []
+        leaf, first, part = self._parts[index]
+        # Nearly every span is inside one leaf.
+        if leaf >= 0 and start < end <= (offset := self._starts[index]) + len(part):
+            return [(leaf, start - offset + first, end - offset + first)]
         while index < len(self._parts) and (offset := self._starts[index]) < end:
             leaf, first, part = self._parts[index]
             index += 1

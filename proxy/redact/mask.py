@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from proxy.core.model import Finding, Json, Suppression
 from proxy.redact.decode import GROWTH, MAX_DEPTH, SLACK, Layer, RootLayer, next_layer
@@ -19,7 +19,7 @@ from proxy.redact.detector_catalog import DetectorCatalog, builtin
 from proxy.redact.detectors import compile_bytes
 from proxy.redact.json_text import BARRIER, MASK_START, UNREADABLE, Document, ScanText
 from proxy.redact.prefilter import FirstScan, is_surely_clean, prove_clean
-from proxy.redact.repeats import KnownSecrets
+from proxy.redact.repeats import SHORTEST_KNOWN, KnownSecrets
 from proxy.redact.scan import EngineName, Match, scanner_for, unclaimed
 
 if TYPE_CHECKING:
@@ -38,11 +38,12 @@ _MASK_START: Final = compile_bytes(MASK_START)
 _MAX_ROUNDS: Final = 4
 _LARGE: Final = 1 << 13
 _NEAR: Final = 1 << 12
+_BY_START: Final = attrgetter("start", "detector")
 _WILD: Final = {"**": ".*", "*": r"[^.\[\]]*", "?": r"[^.\[\]]"}
 
 
-@dataclass(frozen=True, slots=True)
-class MaskHit:
+# A tuple and no dataclass, which takes three times as long: a long list of secrets has tens of thousands of these.
+class MaskHit(NamedTuple):
     """A span of a leaf's bytes to be masked, and what found it."""
 
     leaf: int
@@ -174,6 +175,7 @@ class _Masking:
         self._windows: dict[int, list[Span]] = {}
         self._overflow: dict[str, None] = {}  # limits met, in order
         self._known: KnownSecrets[tuple[int, str]] = KnownSecrets()
+        self._fingerprints: dict[bytes, str] = {}
 
     def run(self) -> tuple[Json, tuple[Finding, ...]]:
         self._search()
@@ -192,13 +194,14 @@ class _Masking:
             self._claim(again)
             self._look_near([*found, *again])
         # Text that still yields findings after so many rounds was made to do so: its leaves are masked whole.
-        self._claim([replace(hit, start=0, end=len(self._raw[hit.leaf])) for hit in self._scan()])
+        self._claim([hit._replace(start=0, end=len(self._raw[hit.leaf])) for hit in self._scan()])
 
     def _repeats(self) -> list[MaskHit]:
         """Return where else in the leaves what was found stands, without the name that gave it away."""
         hits = (
             MaskHit(leaf, *self._whole_characters(leaf, start, end), detector, fingerprint)
             for leaf, text in enumerate(self._texts)
+            if len(text) >= SHORTEST_KNOWN
             for start, end, (detector, fingerprint) in self._known.found_in(text)
         )
         return [hit for hit in hits if not self._is_suppressed(hit)]
@@ -241,7 +244,9 @@ class _Masking:
         if joined and not (detector.crosses_fields and len({leaf for leaf, _, _ in spans}) > 1):
             return  # in one string, where it was found as well
         secret = layer.data[match.start : match.end]
-        fingerprint = self._masker.fingerprint(secret)
+        # Several detectors find the same secret, and each value that holds it.
+        if (fingerprint := self._fingerprints.get(secret)) is None:
+            fingerprint = self._fingerprints[secret] = self._masker.fingerprint(secret)
         parts = [
             MaskHit(leaf, *self._whole_characters(leaf, low, high), match.detector, fingerprint)
             for leaf, low, high in spans
@@ -250,7 +255,7 @@ class _Masking:
             if not all(map(self._is_suppressed, parts)):
                 split.append(parts)
             return
-        meant = [hit for hit in parts if not self._is_suppressed(hit)]
+        meant = [hit for hit in parts if not self._is_suppressed(hit)] if self._suppressions else parts
         hits += meant
         if len(meant) < len(parts):
             self._spared += (hit for hit in parts if hit not in meant)
@@ -290,7 +295,9 @@ class _Masking:
             path, leaf = self._document.path(index, shown), self._document.leaves[index]
             # A mask is a string: a number cannot become one, and readers refuse one where base64 must stand.
             maskable = leaf.kind != "number" and not self._document.is_binary(leaf)
-            yield from dict.fromkeys(self._masker.finding(hit, path, maskable=maskable) for hit in self._hits[index])
+            hits = self._hits[index]
+            findings = (self._masker.finding(hit, path, maskable=maskable) for hit in hits)
+            yield from findings if len(hits) == 1 else dict.fromkeys(findings)
 
     def _limits(self) -> Iterator[Finding]:
         yield from (Finding(limit, "", "", maskable=False) for limit in self._overflow)
@@ -340,11 +347,10 @@ def _unexplained(split: list[list[MaskHit]], hits: list[MaskHit]) -> Iterator[Ma
 def _merged(hits: Iterable[MaskHit]) -> list[MaskHit]:
     """Return `hits` of one leaf from left to right, those that overlap as one, named by the detector listed first."""
     result: list[MaskHit] = []
-    for hit in sorted(hits, key=lambda hit: (hit.start, hit.detector)):
+    for hit in sorted(hits, key=_BY_START):
         if result and hit.start < result[-1].end:
             last = result[-1]
             best = last if last.detector <= hit.detector else hit
-            # Not `replace`, which takes three times as long: a long list of secrets has tens of thousands of these.
             result[-1] = MaskHit(hit.leaf, last.start, max(last.end, hit.end), best.detector, best.fingerprint)
         else:
             result.append(hit)

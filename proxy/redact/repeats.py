@@ -14,7 +14,7 @@ from proxy.core.randomness import surprise
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_SHORTEST: Final = 8
+SHORTEST_KNOWN: Final = 8
 _SHORTEST_WORD: Final = 4
 _MOST_ALIKE: Final = 16  # secrets with the same longest word that are kept; more were made to cost time
 _FEW: Final = 32
@@ -58,7 +58,7 @@ class KnownSecrets[Origin]:
 
 
 def _is_distinctive(secret: bytes) -> bool:
-    if len(secret) < _SHORTEST:
+    if len(secret) < SHORTEST_KNOWN:
         return False
     return (_DIGIT.search(secret) is not None and secret.swapcase() != secret) or surprise(secret) >= _LEAST_SURPRISE
 
