@@ -250,13 +250,11 @@ class ScanText:
         """Return the leaves that a span of the text touches, each with a span of its own bytes."""
         index = max(0, bisect_right(self._starts, start) - 1)
         found: list[tuple[int, int, int]] = []
-        leaf, first, part = self._parts[index]
-        # Nearly every span is inside one leaf.
-        if leaf >= 0 and start < end <= (offset := self._starts[index]) + len(part):
-            return [(leaf, start - offset + first, end - offset + first)]
         while index < len(self._parts) and (offset := self._starts[index]) < end:
             leaf, first, part = self._parts[index]
             index += 1
+            if start >= offset and end <= offset + len(part) and leaf >= 0:
+                return [(leaf, start - offset + first, end - offset + first)]  # as nearly all are: inside one leaf
             low, high = max(start, offset), min(end, offset + len(part))
             if low < high and leaf >= 0:
                 found.append((leaf, low - offset + first, high - offset + first))

@@ -14,11 +14,12 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from proxy.core.model import Finding, Json, Suppression
+from proxy.redact.base64_prefilter import LARGEST_NOISE
 from proxy.redact.decode import GROWTH, MAX_DEPTH, SLACK, Layer, RootLayer, next_layer
 from proxy.redact.detector_catalog import DetectorCatalog, builtin
 from proxy.redact.detectors import compile_bytes
 from proxy.redact.json_text import BARRIER, MASK_START, UNREADABLE, Document, ScanText
-from proxy.redact.prefilter import FirstScan, is_surely_clean, prove_clean
+from proxy.redact.prefilter import FirstScan, is_noise, is_surely_clean, prove_clean
 from proxy.redact.repeats import SHORTEST_KNOWN, KnownSecrets
 from proxy.redact.scan import EngineName, Match, scanner_for, unclaimed
 
@@ -126,13 +127,21 @@ class Masker:
         ]
 
     def layers(
-        self, data: bytes, chosen: frozenset[int], *, entirely: bool, first: FirstScan | None = None
+        self,
+        data: bytes,
+        chosen: frozenset[int],
+        *,
+        entirely: bool,
+        first: FirstScan | None = None,
+        known: KnownSecrets[tuple[int, str]] | None = None,
     ) -> Iterator[tuple[Layer, list[Match]]]:
         """Return each layer of `data` with its matches, the plain text first.
 
         Unless `entirely`, what counts as matched because a detector matched too often is not decoded. `first` is what
-        was found in such a text before. Raises DecodingLimitError where there is more to decode than is affordable.
+        was found in such a text before. What surely decodes to nothing for the detectors, nor to one of the `known`
+        secrets, is not decoded. Raises DecodingLimitError where there is more to decode than is affordable.
         """
+        is_proven = chosen.isdisjoint(self._scanner.unproven)
         layer: Layer | None = RootLayer(data)
         budget = GROWTH * len(data) + SLACK
         for depth in range(MAX_DEPTH + 1):
@@ -147,8 +156,12 @@ class Masker:
                 candidates = self._scanner.prescan(layer.data, chosen)
                 matches = self._scanner.confirm(layer.data, chosen, candidates)
             yield layer, matches
-            rest = layer.data if entirely else unclaimed(matches, layer.data)
-            layer = next_layer(layer, rest, self._scanner.signs(candidates), budget) if depth < MAX_DEPTH else None
+            signs = self._scanner.signs(candidates)
+            # Asked for here, because what is known grows while the caller takes the matches.
+            is_provable = is_proven and len(layer.data) <= LARGEST_NOISE and known is not None and known.all_text
+            if depth == MAX_DEPTH or (is_provable and is_noise(layer.data, signs, self._scanner, is_text=not depth)):
+                return
+            layer = next_layer(layer, layer.data if entirely else unclaimed(matches, layer.data), signs, budget)
 
 
 class _Masking:
@@ -175,7 +188,6 @@ class _Masking:
         self._windows: dict[int, list[Span]] = {}
         self._overflow: dict[str, None] = {}  # limits met, in order
         self._known: KnownSecrets[tuple[int, str]] = KnownSecrets()
-        self._fingerprints: dict[bytes, str] = {}
 
     def run(self) -> tuple[Json, tuple[Finding, ...]]:
         self._search()
@@ -225,28 +237,34 @@ class _Masking:
         try:
             # What a suppression spares may hide something else in an encoding, so all of it is decoded.
             entirely, first = bool(self._suppressions), self._first
-            for layer, matches in self._masker.layers(text.data, self._chosen, entirely=entirely, first=first):
+            layers = self._masker.layers(text.data, self._chosen, entirely=entirely, first=first, known=self._known)
+            for layer, matches in layers:
                 again = [Match(origin[0], start, end) for start, end, origin in self._known.found_in(layer.data)]
+                size, traced = len(layer.data), set[int]()
                 for match in (*matches, *again):
-                    self._trace(text, layer, match, hits, split)
+                    # What two detectors find alike has the name of the first, whatever the second would say of it.
+                    span = match.start * size + match.end  # a number, which the garbage collector need not visit
+                    if (span not in traced or match.is_rest) and self._trace(text, layer, match, hits, split):
+                        traced.add(span)
         except DecodingLimitError:
             self._overflow[DECODING_LIMIT] = None
         return [*hits, *_unexplained(split, [*hits, *self._spared])]
 
     def _trace(
         self, text: ScanText, layer: Layer, match: Match, hits: list[MaskHit], split: list[list[MaskHit]]
-    ) -> None:
-        """Add the parts of leaves that `match` came from: to `hits`, or to `split` where joined strings made it."""
+    ) -> bool:
+        """Add the parts of leaves that `match` came from: to `hits`, or to `split` where joined strings made it.
+
+        Returns whether another match of the same bytes would add nothing.
+        """
         start, end = layer.root_span(match.start, match.end)
         spans = text.leaf_spans(start, end)
         detector = self._masker.catalog.detectors[match.detector]
         joined = start >= text.body_size
         if joined and not (detector.crosses_fields and len({leaf for leaf, _, _ in spans}) > 1):
-            return  # in one string, where it was found as well
+            return False  # in one string, where it was found as well
         secret = layer.data[match.start : match.end]
-        # Several detectors find the same secret, and each value that holds it.
-        if (fingerprint := self._fingerprints.get(secret)) is None:
-            fingerprint = self._fingerprints[secret] = self._masker.fingerprint(secret)
+        fingerprint = self._masker.fingerprint(secret)
         parts = [
             MaskHit(leaf, *self._whole_characters(leaf, low, high), match.detector, fingerprint)
             for leaf, low, high in spans
@@ -254,7 +272,7 @@ class _Masking:
         if joined:
             if not all(map(self._is_suppressed, parts)):
                 split.append(parts)
-            return
+            return False
         meant = [hit for hit in parts if not self._is_suppressed(hit)] if self._suppressions else parts
         hits += meant
         if len(meant) < len(parts):
@@ -263,6 +281,8 @@ class _Masking:
             self._overflow[MATCH_LIMIT] = None
         elif meant and detector.repeats:
             self._known.add(secret, (match.detector, fingerprint))
+            return not self._suppressions
+        return False
 
     def _whole_characters(self, leaf: int, start: int, end: int) -> Span:
         """Widen a span of bytes so that it cuts no character in two."""

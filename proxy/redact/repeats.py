@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from proxy.core.randomness import surprise
+from proxy.redact.base64_prefilter import has_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,6 +31,7 @@ class KnownSecrets[Origin]:
         # By its longest word: which secret, where in it the word stands, and where the secret was found.
         self._by_word: dict[bytes, dict[bytes, tuple[int, Origin]]] = {}
         self._seen: set[bytes] = set()
+        self.all_text = True  # whether each of them has as many bytes of text in a row as is none in what `is_noise`
 
     def add(self, secret: bytes, origin: Origin) -> None:
         """Remember a secret, unless it could as well be an ordinary word."""
@@ -42,6 +44,7 @@ class KnownSecrets[Origin]:
         longest = max(words, key=len)
         alike = self._by_word.setdefault(longest, {})
         if len(alike) < _MOST_ALIKE:
+            self.all_text = self.all_text and has_text(secret)
             # As a whole word: a longer one holds it only if that is longer, and then it is not the longest.
             alike.setdefault(secret, (secret.index(longest), origin))
 
