@@ -216,7 +216,7 @@ class ScanText:
         windows = windows or {}
         for index, (leaf, text) in enumerate(zip(document.leaves, texts, strict=True)):
             before, after = _MARKS[leaf.kind]
-            if (shown := windows.get(index)) is None:
+            if not windows or (shown := windows.get(index)) is None:
                 self._parts += (before, (index, 0, text), after)
                 continue
             self._parts.append(before)

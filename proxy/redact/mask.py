@@ -122,7 +122,7 @@ class Masker:
         # Only labels that exist and four digits: anything longer in brackets could carry a secret past the scan.
         masks = self._mask_regex.finditer
         return [
-            _blanked(text, (mask.span() for mask in masks(text))) if _MASK_START.search(text) else text
+            _blanked(text, [mask.span() for mask in masks(text)]) if _MASK_START.search(text) else text
             for text in texts
         ]
 
@@ -221,14 +221,14 @@ class _Masking:
     def _claim(self, found: Iterable[MaskHit]) -> None:
         for leaf, hits in _by_leaf(found).items():
             self._hits.setdefault(leaf, []).extend(hits)
-            self._texts[leaf] = _blanked(self._texts[leaf], ((hit.start, hit.end) for hit in hits))
+            self._texts[leaf] = _blanked(self._texts[leaf], [(hit.start, hit.end) for hit in hits])
 
     def _look_near(self, found: Iterable[MaskHit]) -> None:
         """Have the next scan see of each large text only what is near what this one has found in it."""
-        fresh = _by_leaf(found)
-        for leaf, text in enumerate(self._texts):
-            if len(text) > _LARGE:
-                self._windows[leaf] = _windows(fresh.get(leaf, ()), len(text))
+        large = [leaf for leaf, text in enumerate(self._texts) if len(text) > _LARGE]
+        fresh = _by_leaf(found) if large else {}
+        for leaf in large:
+            self._windows[leaf] = _windows(fresh.get(leaf, ()), len(self._texts[leaf]))
 
     def _scan(self) -> list[MaskHit]:
         text = ScanText(self._document, self._texts, self._windows)
@@ -273,7 +273,9 @@ class _Masking:
             if not all(map(self._is_suppressed, parts)):
                 split.append(parts)
             return False
-        meant = [hit for hit in parts if not self._is_suppressed(hit)] if self._suppressions else parts
+        meant = parts
+        if self._suppressions:
+            meant = [hit for hit in parts if not self._is_suppressed(hit)]
         hits += meant
         if len(meant) < len(parts):
             self._spared += (hit for hit in parts if hit not in meant)
@@ -298,7 +300,9 @@ class _Masking:
         return bool(given) and cover(given, self._masker.finding(hit, self._document.path(hit.leaf)))
 
     def _masked_leaf(self, leaf: int) -> str:
-        hits = self._hits[leaf] = _merged(self._hits[leaf])
+        hits = self._hits[leaf]
+        if len(hits) > 1:
+            hits = self._hits[leaf] = _merged(hits)
         if self._document.leaves[leaf].kind == "number":
             return self._masker.mask_for(hits[0].detector, hits[0].fingerprint)
         raw = self._raw[leaf]
@@ -326,8 +330,11 @@ class _Masking:
                 yield Finding(NUMBER_LIMIT, self._document.path(index), "", maskable=False)
 
 
-def _blanked(text: bytes, spans: Iterable[Span]) -> bytes:
+def _blanked(text: bytes, spans: Sequence[Span]) -> bytes:
     """Return `text`, as long as before, with barriers for what is in `spans`."""
+    if len(spans) == 1:
+        [(start, end)] = spans
+        return b"".join((text[:start], BARRIER * (end - start), text[end:]))
     blanked = bytearray(text)
     for start, end in spans:
         blanked[start:end] = BARRIER * (end - start)
