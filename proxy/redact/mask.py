@@ -240,29 +240,22 @@ class _Masking:
             layers = self._masker.layers(text.data, self._chosen, entirely=entirely, first=first, known=self._known)
             for layer, matches in layers:
                 again = [Match(origin[0], start, end) for start, end, origin in self._known.found_in(layer.data)]
-                size, traced = len(layer.data), set[int]()
                 for match in (*matches, *again):
-                    # What two detectors find alike has the name of the first, whatever the second would say of it.
-                    span = match.start * size + match.end  # a number, which the garbage collector need not visit
-                    if (span not in traced or match.is_rest) and self._trace(text, layer, match, hits, split):
-                        traced.add(span)
+                    self._trace(text, layer, match, hits, split)
         except DecodingLimitError:
             self._overflow[DECODING_LIMIT] = None
         return [*hits, *_unexplained(split, [*hits, *self._spared])]
 
     def _trace(
         self, text: ScanText, layer: Layer, match: Match, hits: list[MaskHit], split: list[list[MaskHit]]
-    ) -> bool:
-        """Add the parts of leaves that `match` came from: to `hits`, or to `split` where joined strings made it.
-
-        Returns whether another match of the same bytes would add nothing.
-        """
+    ) -> None:
+        """Add the parts of leaves that `match` came from: to `hits`, or to `split` where joined strings made it."""
         start, end = layer.root_span(match.start, match.end)
         spans = text.leaf_spans(start, end)
         detector = self._masker.catalog.detectors[match.detector]
         joined = start >= text.body_size
         if joined and not (detector.crosses_fields and len({leaf for leaf, _, _ in spans}) > 1):
-            return False  # in one string, where it was found as well
+            return  # in one string, where it was found as well
         secret = layer.data[match.start : match.end]
         fingerprint = self._masker.fingerprint(secret)
         parts = [
@@ -272,7 +265,7 @@ class _Masking:
         if joined:
             if not all(map(self._is_suppressed, parts)):
                 split.append(parts)
-            return False
+            return
         meant = parts
         if self._suppressions:
             meant = [hit for hit in parts if not self._is_suppressed(hit)]
@@ -283,8 +276,6 @@ class _Masking:
             self._overflow[MATCH_LIMIT] = None
         elif meant and detector.repeats:
             self._known.add(secret, (match.detector, fingerprint))
-            return not self._suppressions
-        return False
 
     def _whole_characters(self, leaf: int, start: int, end: int) -> Span:
         """Widen a span of bytes so that it cuts no character in two."""

@@ -315,7 +315,9 @@ class HyperscanScanner(Scanner):
     def is_noise(self, data: bytes) -> bool:
         if len(data) > LARGEST_NOISE:
             return False
-        # Clues outside runs are no clues, and most texts are no runs.
+        if len(data) < _LONG_SEARCH:
+            return not self._clues.any_in(data)
+        # Clues outside runs are no clues, and most of a long text is no run.
         runs, at = first_runs(data)
         parts = [data[start : end + LONGEST_BREAK] for start, end in runs]
         return not self._clues.any_in(b" ".join((*parts, data[at:])))
