@@ -35,6 +35,8 @@ class PlaceholderRedactor:
         if not found:
             return masked, found
         shown = [text for text in strings(value) if MARK in text]
+        if not shown:
+            return masked, found
         known = [each for each in sorted(self._known(), key=len, reverse=True) if any(each in text for text in shown)]
         stand_ins = _stand_ins(known, strings(value)) if known else {}
         if not stand_ins:

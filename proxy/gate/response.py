@@ -26,7 +26,7 @@ from proxy.wire.jsonrpc import reencode
 from proxy.wire.mcp_exchange import is_plain_result
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from proxy.core.flows import Mark
     from proxy.gate.agent_cards import AgentCards
@@ -75,11 +75,14 @@ class ResponseGate:
         """Return the call of this session that a response of this id answers, if any."""
         return self._in_flight.find(context, message_id)
 
-    def observe(self, in_flight: InFlightCall, value: JsonObject, raw: bytes) -> JsonObject:
+    def observe(
+        self, in_flight: InFlightCall, value: JsonObject, raw: bytes, encode: Callable[[JsonObject], bytes] = reencode
+    ) -> JsonObject:
         """Return the response to `in_flight` masked, and record how the call ended.
 
-        `raw` is the response as it came. Returns `value` itself where nothing was changed, a refusal where that
-        failed, and of a tool list what the agent may see.
+        `raw` is the response as it came; `encode` makes of a changed one the bytes that the client gets. Returns
+        `value` itself where nothing was changed, a refusal where that failed, and of a tool list what the agent may
+        see.
         """
         if in_flight.barred is not None:
             self._end(in_flight, "withheld", size=len(raw))
@@ -105,7 +108,7 @@ class ResponseGate:
             masked = with_related_task(masked, in_flight.commit.task_id)
         outcome, is_error = _outcome(value)
         # The digest is of the bytes that the client gets: those that came, unless something in them was changed.
-        sent = raw if masked is value else reencode(masked)
+        sent = raw if masked is value else encode(masked)
         self._end(in_flight, outcome, masked, is_error=is_error, size=len(raw), delivered=sent, findings=findings)
         return masked
 

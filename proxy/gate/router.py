@@ -98,6 +98,7 @@ class ResponseRouter:
         self._stand_in: InFlightCall | None = None  # for messages on a stream that belongs to no call
         self._labelled: set[tuple[str, ...]] = set()  # labels of messages beside answers
         self._last: object = None  # the id of the last response
+        self._encoded: tuple[Any, bytes] | None = None  # what was encoded for its digest, until it is passed on
         self.marks: list[Mark] = []  # what has to be stored before what was rewritten is passed on
 
     def share(self) -> None:
@@ -122,7 +123,7 @@ class ResponseRouter:
         if not isinstance(value, list):
             if (taken := self._take(value, body)) is None:
                 return [reencode(value)] if twice else None
-            return [reencode(message) for message in taken]
+            return [self._encode(message) for message in taken]
         members = [self._take(item, body) for item in value]
         if not twice and all(taken is None for taken in members):
             return None
@@ -166,9 +167,19 @@ class ResponseRouter:
             return self._take_aside(value) if observed is value else [observed]
         if self._shared is not None and in_flight.message.method == "initialize":
             self._learn_revision(value.get("result"), "protocolVersion")
-        observed = self._responses.observe(in_flight, value, body)
+        observed = self._responses.observe(in_flight, value, body, self._encode_to_pass)
         self._bring(in_flight, observed)
         return None if observed is value else [observed]
+
+    def _encode_to_pass(self, value: Any) -> bytes:
+        encoded = reencode(value)
+        self._encoded = value, encoded
+        return encoded
+
+    def _encode(self, value: Any) -> bytes:
+        """Return `value` encoded: once, where it was encoded to be passed on."""
+        known, self._encoded = self._encoded, None
+        return known[1] if known is not None and known[0] is value else reencode(value)
 
     def _bring(self, in_flight: InFlightCall, value: Any) -> None:
         self.marks.extend(self._responses.bring(in_flight, value))

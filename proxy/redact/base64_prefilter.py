@@ -36,6 +36,7 @@ _OTHERS: Final = {62: "-", 63: "_"}
 _ANY: Final = frozenset(range(256))
 # NUL counts as text, because plain text in UTF-16 has one in every pair.
 _TEXT: Final = frozenset((0, *range(9, 14), *range(32, 127)))
+_LEAST: Final = re.compile(rb"[\0\t-\r -~]{%d}" % LEAST_TEXT)
 _HEX: Final = frozenset(b"0123456789abcdefABCDEF")
 
 
@@ -52,6 +53,11 @@ def unproven(catalog: DetectorCatalog) -> frozenset[int]:
             and all(len(word) >= LEAST_TEXT and word.isascii() and word.isprintable() for word in detector.keywords)
         )
     )
+
+
+def has_text(data: bytes) -> bool:
+    """Return whether `data` has so many bytes of text in a row that no noise holds it."""
+    return _LEAST.search(data) is not None
 
 
 def clue_patterns() -> list[str]:

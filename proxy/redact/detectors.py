@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable
+from re import _parser as parser  # type: ignore[attr-defined]  # nothing public tells how long a match can be
 from typing import Annotated, Any, Final, Literal, Self
 
 import re2
@@ -16,6 +17,7 @@ KEYWORD_REACH = 128  # how far from a match, in bytes, one of its detector's key
 NAME_REACH = 80  # how many bytes before and after a match say what it is: `not_after`, `not_before`
 
 _LABELS = {"secrets": "secret", "pii": "pii", "wallet": "wallet", "shape": "shape", "custom": "custom"}
+_ENDLESS = 1 << 16
 FAMILIES = tuple(_LABELS)  # what the ids of detectors begin with; a rule may name a whole family
 
 type Keyword = Annotated[str, Field(min_length=1, max_length=64)]
@@ -91,6 +93,18 @@ class Detector(BaseModel):
     def repeats(self) -> bool:
         """Return whether what it finds is masked everywhere in the value, also where no name says what it is."""
         return self.id.startswith("secrets.")
+
+
+def longest_match(regex: str) -> int | None:
+    """Return how many bytes a match of `regex`, which RE2 takes, can have at most; None where there is no telling."""
+    # To RE2 `{,9}` is text. Of the rest Python warns that it may read it otherwise one day.
+    if any(sign in regex for sign in ("{,", "[[", "--", "&&", "||", "~~")):
+        return None
+    try:
+        longest = int(parser.parse(regex.encode()).getwidth()[1])
+    except re.error:
+        return None
+    return longest if longest < _ENDLESS else None
 
 
 def compile_bytes(regex: str) -> Any:

@@ -69,6 +69,15 @@ class PatternSet:
         self._database.scan(data, _add_end, 0, ends, self._scratch())
         return ends
 
+    def few_ends(self, data: bytes, most: int) -> list[int] | None:
+        """Return the offsets where matches end, in order; None where there are more than `most`."""
+        ends: list[int] = []
+        try:
+            self._database.scan(data, _add_few_ends, 0, (ends, most), self._scratch())
+        except hyperscan.ScanTerminated:  # the callback stopped it
+            return None
+        return sorted(ends)  # hyperscan promises no order
+
     def first_end(self, data: bytes) -> int | None:
         """Return the offset where the first match ends; None where nothing matches."""
         ends: list[int] = []
@@ -105,6 +114,12 @@ def _add_end(_index: int, _from: int, to: int, _flags: int, ends: list[int]) -> 
 def _add_end_and_stop(_index: int, _from: int, to: int, _flags: int, ends: list[int]) -> bool:
     ends.append(to)
     return True  # true ends the scan
+
+
+def _add_few_ends(_index: int, _from: int, to: int, _flags: int, found: tuple[list[int], int]) -> bool:
+    ends, most = found
+    ends.append(to)
+    return len(ends) > most
 
 
 def _cached(many: Sequence[str], once: Sequence[str], cache: DatabaseCache) -> Any:

@@ -216,14 +216,14 @@ class ScanText:
         windows = windows or {}
         for index, (leaf, text) in enumerate(zip(document.leaves, texts, strict=True)):
             before, after = _MARKS[leaf.kind]
-            if (shown := windows.get(index)) is None:
+            if not windows or (shown := windows.get(index)) is None:
                 self._parts += (before, (index, 0, text), after)
                 continue
             self._parts.append(before)
             for number, (low, high) in enumerate(shown):
                 self._parts += ((-1, 0, BARRIER if number else b""), (index, low, text[low:high]))
             self._parts.append(after)
-        self.body_size = sum(len(part[2]) for part in self._parts)
+        self.body_size = sum([len(part[2]) for part in self._parts])
         self._join()
         self.data = b"".join([part[2] for part in self._parts])
 
@@ -253,6 +253,8 @@ class ScanText:
         while index < len(self._parts) and (offset := self._starts[index]) < end:
             leaf, first, part = self._parts[index]
             index += 1
+            if start >= offset and end <= offset + len(part) and leaf >= 0:
+                return [(leaf, start - offset + first, end - offset + first)]  # as nearly all are: inside one leaf
             low, high = max(start, offset), min(end, offset + len(part))
             if low < high and leaf >= 0:
                 found.append((leaf, low - offset + first, high - offset + first))

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from proxy.core.model import Finding, Json, Suppression
+from proxy.redact.base64_prefilter import LARGEST_NOISE
 from proxy.redact.decode import GROWTH, MAX_DEPTH, SLACK, Layer, RootLayer, next_layer
 from proxy.redact.detector_catalog import DetectorCatalog, builtin
 from proxy.redact.detectors import compile_bytes
 from proxy.redact.json_text import BARRIER, MASK_START, UNREADABLE, Document, ScanText
-from proxy.redact.prefilter import FirstScan, is_surely_clean, prove_clean
-from proxy.redact.repeats import KnownSecrets
+from proxy.redact.prefilter import FirstScan, is_noise, is_surely_clean, prove_clean
+from proxy.redact.repeats import SHORTEST_KNOWN, KnownSecrets
 from proxy.redact.scan import EngineName, Match, scanner_for, unclaimed
 
 if TYPE_CHECKING:
@@ -38,11 +39,12 @@ _MASK_START: Final = compile_bytes(MASK_START)
 _MAX_ROUNDS: Final = 4
 _LARGE: Final = 1 << 13
 _NEAR: Final = 1 << 12
+_BY_START: Final = attrgetter("start", "detector")
 _WILD: Final = {"**": ".*", "*": r"[^.\[\]]*", "?": r"[^.\[\]]"}
 
 
-@dataclass(frozen=True, slots=True)
-class MaskHit:
+# A tuple and no dataclass, which takes three times as long: a long list of secrets has tens of thousands of these.
+class MaskHit(NamedTuple):
     """A span of a leaf's bytes to be masked, and what found it."""
 
     leaf: int
@@ -120,18 +122,26 @@ class Masker:
         # Only labels that exist and four digits: anything longer in brackets could carry a secret past the scan.
         masks = self._mask_regex.finditer
         return [
-            _blanked(text, (mask.span() for mask in masks(text))) if _MASK_START.search(text) else text
+            _blanked(text, [mask.span() for mask in masks(text)]) if _MASK_START.search(text) else text
             for text in texts
         ]
 
     def layers(
-        self, data: bytes, chosen: frozenset[int], *, entirely: bool, first: FirstScan | None = None
+        self,
+        data: bytes,
+        chosen: frozenset[int],
+        *,
+        entirely: bool,
+        first: FirstScan | None = None,
+        known: KnownSecrets[tuple[int, str]] | None = None,
     ) -> Iterator[tuple[Layer, list[Match]]]:
         """Return each layer of `data` with its matches, the plain text first.
 
         Unless `entirely`, what counts as matched because a detector matched too often is not decoded. `first` is what
-        was found in such a text before. Raises DecodingLimitError where there is more to decode than is affordable.
+        was found in such a text before. What surely decodes to nothing for the detectors, nor to one of the `known`
+        secrets, is not decoded. Raises DecodingLimitError where there is more to decode than is affordable.
         """
+        is_proven = chosen.isdisjoint(self._scanner.unproven)
         layer: Layer | None = RootLayer(data)
         budget = GROWTH * len(data) + SLACK
         for depth in range(MAX_DEPTH + 1):
@@ -143,11 +153,15 @@ class Masker:
             if first is not None and not depth and first.data == data:
                 _, candidates, matches = first
             else:
-                candidates = self._scanner.prescan(layer.data)
+                candidates = self._scanner.prescan(layer.data, chosen)
                 matches = self._scanner.confirm(layer.data, chosen, candidates)
             yield layer, matches
-            rest = layer.data if entirely else unclaimed(matches, layer.data)
-            layer = next_layer(layer, rest, self._scanner.signs(candidates), budget) if depth < MAX_DEPTH else None
+            signs = self._scanner.signs(candidates)
+            # Asked for here, because what is known grows while the caller takes the matches.
+            is_provable = is_proven and len(layer.data) <= LARGEST_NOISE and known is not None and known.all_text
+            if depth == MAX_DEPTH or (is_provable and is_noise(layer.data, signs, self._scanner, is_text=not depth)):
+                return
+            layer = next_layer(layer, layer.data if entirely else unclaimed(matches, layer.data), signs, budget)
 
 
 class _Masking:
@@ -192,13 +206,14 @@ class _Masking:
             self._claim(again)
             self._look_near([*found, *again])
         # Text that still yields findings after so many rounds was made to do so: its leaves are masked whole.
-        self._claim([replace(hit, start=0, end=len(self._raw[hit.leaf])) for hit in self._scan()])
+        self._claim([hit._replace(start=0, end=len(self._raw[hit.leaf])) for hit in self._scan()])
 
     def _repeats(self) -> list[MaskHit]:
         """Return where else in the leaves what was found stands, without the name that gave it away."""
         hits = (
             MaskHit(leaf, *self._whole_characters(leaf, start, end), detector, fingerprint)
             for leaf, text in enumerate(self._texts)
+            if len(text) >= SHORTEST_KNOWN
             for start, end, (detector, fingerprint) in self._known.found_in(text)
         )
         return [hit for hit in hits if not self._is_suppressed(hit)]
@@ -206,14 +221,14 @@ class _Masking:
     def _claim(self, found: Iterable[MaskHit]) -> None:
         for leaf, hits in _by_leaf(found).items():
             self._hits.setdefault(leaf, []).extend(hits)
-            self._texts[leaf] = _blanked(self._texts[leaf], ((hit.start, hit.end) for hit in hits))
+            self._texts[leaf] = _blanked(self._texts[leaf], [(hit.start, hit.end) for hit in hits])
 
     def _look_near(self, found: Iterable[MaskHit]) -> None:
         """Have the next scan see of each large text only what is near what this one has found in it."""
-        fresh = _by_leaf(found)
-        for leaf, text in enumerate(self._texts):
-            if len(text) > _LARGE:
-                self._windows[leaf] = _windows(fresh.get(leaf, ()), len(text))
+        large = [leaf for leaf, text in enumerate(self._texts) if len(text) > _LARGE]
+        fresh = _by_leaf(found) if large else {}
+        for leaf in large:
+            self._windows[leaf] = _windows(fresh.get(leaf, ()), len(self._texts[leaf]))
 
     def _scan(self) -> list[MaskHit]:
         text = ScanText(self._document, self._texts, self._windows)
@@ -222,7 +237,8 @@ class _Masking:
         try:
             # What a suppression spares may hide something else in an encoding, so all of it is decoded.
             entirely, first = bool(self._suppressions), self._first
-            for layer, matches in self._masker.layers(text.data, self._chosen, entirely=entirely, first=first):
+            layers = self._masker.layers(text.data, self._chosen, entirely=entirely, first=first, known=self._known)
+            for layer, matches in layers:
                 again = [Match(origin[0], start, end) for start, end, origin in self._known.found_in(layer.data)]
                 for match in (*matches, *again):
                     self._trace(text, layer, match, hits, split)
@@ -250,7 +266,9 @@ class _Masking:
             if not all(map(self._is_suppressed, parts)):
                 split.append(parts)
             return
-        meant = [hit for hit in parts if not self._is_suppressed(hit)]
+        meant = parts
+        if self._suppressions:
+            meant = [hit for hit in parts if not self._is_suppressed(hit)]
         hits += meant
         if len(meant) < len(parts):
             self._spared += (hit for hit in parts if hit not in meant)
@@ -273,7 +291,9 @@ class _Masking:
         return bool(given) and cover(given, self._masker.finding(hit, self._document.path(hit.leaf)))
 
     def _masked_leaf(self, leaf: int) -> str:
-        hits = self._hits[leaf] = _merged(self._hits[leaf])
+        hits = self._hits[leaf]
+        if len(hits) > 1:
+            hits = self._hits[leaf] = _merged(hits)
         if self._document.leaves[leaf].kind == "number":
             return self._masker.mask_for(hits[0].detector, hits[0].fingerprint)
         raw = self._raw[leaf]
@@ -290,7 +310,9 @@ class _Masking:
             path, leaf = self._document.path(index, shown), self._document.leaves[index]
             # A mask is a string: a number cannot become one, and readers refuse one where base64 must stand.
             maskable = leaf.kind != "number" and not self._document.is_binary(leaf)
-            yield from dict.fromkeys(self._masker.finding(hit, path, maskable=maskable) for hit in self._hits[index])
+            hits = self._hits[index]
+            findings = (self._masker.finding(hit, path, maskable=maskable) for hit in hits)
+            yield from findings if len(hits) == 1 else dict.fromkeys(findings)
 
     def _limits(self) -> Iterator[Finding]:
         yield from (Finding(limit, "", "", maskable=False) for limit in self._overflow)
@@ -299,8 +321,11 @@ class _Masking:
                 yield Finding(NUMBER_LIMIT, self._document.path(index), "", maskable=False)
 
 
-def _blanked(text: bytes, spans: Iterable[Span]) -> bytes:
+def _blanked(text: bytes, spans: Sequence[Span]) -> bytes:
     """Return `text`, as long as before, with barriers for what is in `spans`."""
+    if len(spans) == 1:
+        [(start, end)] = spans
+        return b"".join((text[:start], BARRIER * (end - start), text[end:]))
     blanked = bytearray(text)
     for start, end in spans:
         blanked[start:end] = BARRIER * (end - start)
@@ -340,11 +365,10 @@ def _unexplained(split: list[list[MaskHit]], hits: list[MaskHit]) -> Iterator[Ma
 def _merged(hits: Iterable[MaskHit]) -> list[MaskHit]:
     """Return `hits` of one leaf from left to right, those that overlap as one, named by the detector listed first."""
     result: list[MaskHit] = []
-    for hit in sorted(hits, key=lambda hit: (hit.start, hit.detector)):
+    for hit in sorted(hits, key=_BY_START):
         if result and hit.start < result[-1].end:
             last = result[-1]
             best = last if last.detector <= hit.detector else hit
-            # Not `replace`, which takes three times as long: a long list of secrets has tens of thousands of these.
             result[-1] = MaskHit(hit.leaf, last.start, max(last.end, hit.end), best.detector, best.fingerprint)
         else:
             result.append(hit)

@@ -69,7 +69,7 @@ def prove_clean(
         # Past the budget the full run reports a limit, so this is not "clean".
         if budget < 0:
             return False
-        candidates = scanner.prescan(data)
+        candidates = scanner.prescan(data, chosen)
         signs = scanner.signs(candidates) if candidates else scanner.signs_of_none
         # The full run blanks masks, which changes what stands beside them; only that run can tell.
         if not depth and signs.masks and _MASK.search(data) is not None:
@@ -80,7 +80,7 @@ def prove_clean(
             if matches:
                 return FirstScan(data, candidates, matches) if not depth and part is None else False
         # The end of the proof: the full run decodes no deeper, or there is nothing to decode that could matter.
-        if depth == MAX_DEPTH or (is_known and _is_noise(data, signs, scanner, is_text=not depth)):
+        if depth == MAX_DEPTH or (is_known and is_noise(data, signs, scanner, is_text=not depth)):
             return True
         layer = next_layer(layer or RootLayer(data), data, signs, budget)
         if layer is None:
@@ -89,8 +89,11 @@ def prove_clean(
         depth += 1
 
 
-def _is_noise(data: bytes, signs: EncodingSigns, scanner: Scanner, *, is_text: bool) -> bool:
-    """Return whether nothing is encoded in `data`, or nothing but what proven detectors find nothing in."""
+def is_noise(data: bytes, signs: EncodingSigns, scanner: Scanner, *, is_text: bool) -> bool:
+    """Return True where nothing is encoded in `data`, or nothing but what proven detectors find nothing in.
+
+    Nothing encoded there has `LEAST_TEXT` bytes of text in a row. False: unknown.
+    """
     # These three cover every view that `next_layer` makes beside base64: hex lines, folding, escapes.
     if signs.hex_lines or (is_text and not data.isascii()) or escapes_in(data):
         return False

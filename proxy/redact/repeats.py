@@ -10,11 +10,12 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from proxy.core.randomness import surprise
+from proxy.redact.base64_prefilter import has_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_SHORTEST: Final = 8
+SHORTEST_KNOWN: Final = 8
 _SHORTEST_WORD: Final = 4
 _MOST_ALIKE: Final = 16  # secrets with the same longest word that are kept; more were made to cost time
 _FEW: Final = 32
@@ -30,6 +31,7 @@ class KnownSecrets[Origin]:
         # By its longest word: which secret, where in it the word stands, and where the secret was found.
         self._by_word: dict[bytes, dict[bytes, tuple[int, Origin]]] = {}
         self._seen: set[bytes] = set()
+        self.all_text = True  # whether each of them has as many bytes of text in a row as is none in what `is_noise`
 
     def add(self, secret: bytes, origin: Origin) -> None:
         """Remember a secret, unless it could as well be an ordinary word."""
@@ -42,6 +44,7 @@ class KnownSecrets[Origin]:
         longest = max(words, key=len)
         alike = self._by_word.setdefault(longest, {})
         if len(alike) < _MOST_ALIKE:
+            self.all_text = self.all_text and has_text(secret)
             # As a whole word: a longer one holds it only if that is longer, and then it is not the longest.
             alike.setdefault(secret, (secret.index(longest), origin))
 
@@ -58,7 +61,7 @@ class KnownSecrets[Origin]:
 
 
 def _is_distinctive(secret: bytes) -> bool:
-    if len(secret) < _SHORTEST:
+    if len(secret) < SHORTEST_KNOWN:
         return False
     return (_DIGIT.search(secret) is not None and secret.swapcase() != secret) or surprise(secret) >= _LEAST_SURPRISE
 

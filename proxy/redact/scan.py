@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from proxy.redact.base64_prefilter import LARGEST_NOISE, clue_patterns, unproven
 from proxy.redact.decode import ANY_SIGN, NO_SIGN, EncodingSigns
-from proxy.redact.detectors import KEYWORD_REACH, NAME_REACH, Detector, compile_search, compile_test
-from proxy.redact.encoded_spans import HEX_LINE, RUN
+from proxy.redact.detectors import KEYWORD_REACH, NAME_REACH, Detector, compile_search, compile_test, longest_match
+from proxy.redact.encoded_spans import HEX_LINE, LONGEST_BREAK, RUN, first_runs
 from proxy.redact.hyperscan_db import AVAILABLE, DatabaseCache, PatternSet
 from proxy.redact.json_text import BARRIER, MASK_START
 from proxy.redact.staged_patterns import StagedPatterns
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 MAX_MATCHES = 100_000
 
 _MAX_BAIT = 5_000
-_MAX_VERDICTS = 10_000
-_LONG_VERDICT = 1 << 10
+_MAX_VERDICTS = 50_000
+_LONG_VERDICT = 1 << 8
 _LONG_TEXT = 1 << 10
 _FEW_WORDS = 32
 _JUDGED = 1 << 12
@@ -44,6 +44,11 @@ _JUDGED = 1 << 12
 _TURN = 4
 _SPARE = 1 << 20
 _SHARE = 4
+
+# From so many bytes on, matches of a detector are located by hyperscan first, if its regex is short and they are few.
+_LONG_SEARCH = 1 << 12
+_SHORT_PATTERN = 80
+_FEW_ENDS = 16
 
 # Hyperscan scans blocks, each with the end of the one before, so that RE2 need not scan everything for a detector
 # that matches somewhere. No detector needs more than the overlap to match at all.
@@ -72,6 +77,7 @@ class DetectorMatcher:
     def __init__(self, index: int, detector: Detector) -> None:
         self.index = index
         self.detector = detector
+        self.reach = OVERLAP  # how far around a region is searched for the matches that end in it
         self._search = compile_search(detector.pattern)
         # One alternation and not a search for each, which takes longer the more there are.
         self._is_allowed = detector.allow and compile_test("|".join(f"(?:{r})" for r in detector.allow), whole=True)
@@ -92,8 +98,8 @@ class DetectorMatcher:
         spare = _SPARE if strictly else _SPARE + _SHARE * len(data)
         verdicts: dict[bytes, int] = {}
         for low, high in regions:
-            position = here = max(position, low - OVERLAP)
-            limit = min(high + OVERLAP, len(data))
+            position = here = max(position, low - self.reach)
+            limit = min(high + self.reach, len(data))
             hopeful = False
             while here < high and (spans := self._next(data, here, limit))[0][0] >= 0:
                 start, end = spans[self.detector.group]
@@ -208,8 +214,11 @@ class Scanner:
         ]
         self.unproven = unproven(catalog)  # the detectors that may find something in what `is_noise`
 
-    def prescan(self, data: bytes) -> Candidates:
-        """Return where in `data` which detectors may match. Too much makes a scan slow, too little makes it wrong."""
+    def prescan(self, data: bytes, _chosen: frozenset[int]) -> Candidates:
+        """Return where in `data` which detectors may match: those chosen, and it may be others.
+
+        Too much makes a scan slow, too little makes it wrong.
+        """
         lowered = data.lower()
         whole = [(0, len(data))]
         return {i: whole for i, words in self._keywords if not words or any(word in lowered for word in words)}
@@ -224,7 +233,7 @@ class Scanner:
 
     def matches(self, data: bytes, detectors: frozenset[int]) -> list[Match]:
         """Return the findings of `detectors` in `data`, in order of precedence."""
-        return self.confirm(data, detectors, self.prescan(data))
+        return self.confirm(data, detectors, self.prescan(data, detectors))
 
     def confirm(
         self, data: bytes, detectors: frozenset[int], candidates: Candidates, *, strictly: bool = False
@@ -234,13 +243,22 @@ class Scanner:
         found: list[Match] = []
         for index in chosen:
             if (matcher := self._matchers.get(index)) is None:
-                matcher = self._matchers[index] = DetectorMatcher(index, self.catalog.detectors[index])
-            found += matcher.find(data, candidates[index], strictly=strictly)
+                matcher = self._matchers[index] = self._compiled(index)
+            found += matcher.find(data, self._regions(index, data, candidates[index]), strictly=strictly)
         return found
+
+    def _compiled(self, index: int) -> DetectorMatcher:
+        return DetectorMatcher(index, self.catalog.detectors[index])
+
+    def _regions(self, _index: int, _data: bytes, regions: list[Region]) -> list[Region]:
+        """Return where in `regions` of `data` matches of a detector may end."""
+        return regions
 
 
 # In the order of `EncodingSigns`; searched for in the same pass as the detectors.
 _SIGNS: Final = (HEX_LINE, RUN, MASK_START)
+# Families for what leaves, which hardly any rule masks with: searched for where a rule names them.
+_APART: Final = ("wallet.", "shape.")
 
 
 class HyperscanScanner(Scanner):
@@ -253,27 +271,56 @@ class HyperscanScanner(Scanner):
         # A hint is found in every match of its regex (a test proves it of each), so searching for it misses nothing.
         described = [detector.hint or detector.pattern for detector in catalog.detectors]
         self._sign_indexes = range(len(described), len(described) + len(_SIGNS))
-        self._patterns = StagedPatterns([*described, *_SIGNS], cache)
+        self._apart = frozenset(
+            index for index, detector in enumerate(catalog.detectors) if detector.id.startswith(_APART)
+        )
+        self._patterns = StagedPatterns([*described, *_SIGNS], cache, self._apart)
         self._clues = _clues(cache)
+        self._ends: dict[int, PatternSet] = {}  # of detectors that matched in some long text
 
-    def prescan(self, data: bytes) -> Candidates:
+    def prescan(self, data: bytes, chosen: frozenset[int]) -> Candidates:
         size = len(data)
+        also_apart = not self._apart.isdisjoint(chosen)
         if size <= BLOCK:
-            return {index: [(0, size)] for index in self._patterns.found(data)}
+            return {index: [(0, size)] for index in self._patterns.found(data, also_apart=also_apart)}
         candidates: Candidates = {}
         for start in range(0, size, BLOCK):
             end = min(start + BLOCK, size)
-            for index in self._patterns.found(data[max(0, start - OVERLAP) : end]):
+            for index in self._patterns.found(data[max(0, start - OVERLAP) : end], also_apart=also_apart):
                 regions = candidates.setdefault(index, [])
                 joins = bool(regions) and regions[-1][1] == start
                 regions.append((regions.pop()[0] if joins else start, end))
         return candidates
 
+    def _compiled(self, index: int) -> DetectorMatcher:
+        matcher, detector = super()._compiled(index), self.catalog.detectors[index]
+        # Short ones alone are compiled in a few milliseconds.
+        if detector.hint is None and len(detector.pattern) <= _SHORT_PATTERN:
+            longest = longest_match(detector.pattern)
+            if longest is not None and longest <= OVERLAP:
+                matcher.reach = longest + 1
+                self._ends[index] = PatternSet([detector.pattern], every_match=True)
+        return matcher
+
+    def _regions(self, index: int, data: bytes, regions: list[Region]) -> list[Region]:
+        # RE2 takes ten times as long for a text as hyperscan does for one detector.
+        if len(data) < _LONG_SEARCH or (patterns := self._ends.get(index)) is None:
+            return regions
+        ends = patterns.few_ends(data, _FEW_ENDS)
+        return regions if ends is None else [(end - 1, end) for end in ends]
+
     def signs(self, candidates: Candidates) -> EncodingSigns:
         return EncodingSigns(*[sign in candidates for sign in self._sign_indexes])
 
     def is_noise(self, data: bytes) -> bool:
-        return len(data) <= LARGEST_NOISE and not self._clues.any_in(data)
+        if len(data) > LARGEST_NOISE:
+            return False
+        if len(data) < _LONG_SEARCH:
+            return not self._clues.any_in(data)
+        # Clues outside runs are no clues, and most of a long text is no run.
+        runs, at = first_runs(data)
+        parts = [data[start : end + LONGEST_BREAK] for start, end in runs]
+        return not self._clues.any_in(b" ".join((*parts, data[at:])))
 
 
 @functools.lru_cache(maxsize=8)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import replace
 from typing import Any
@@ -35,6 +36,17 @@ async def test_an_answer_is_the_own_calls_or_that_of_another_of_its_session() ->
     assert (own.closed, other.closed) == (False, True)
     assert rewrite(responses, {"jsonrpc": "2.0", "id": 1, "result": {}}) is None
     assert own.closed
+
+
+async def test_the_digest_is_of_the_bytes_that_are_passed_on_message_by_message() -> None:
+    world = World(decision=MASKING)
+    router = ResponseRouter(world.gate.responses, CONTEXT, await begin(world))
+    await begin(world, call(request_id=2))
+    for number in (1, 2):
+        answer = {"jsonrpc": "2.0", "id": number, "result": {"text": "secret", "more": f"\u00e9{number}"}}
+        (payload,) = router.rewrite(json.dumps(answer).encode()) or []
+        assert json.loads(payload) == {**answer, "result": {**answer["result"], "text": "***"}}
+        assert world.events[-1].result_digest == hashlib.sha256(payload).hexdigest()
 
 
 async def test_members_of_an_array_are_taken_one_by_one() -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from proxy.errors import PolicyError
 from proxy.redact.detector_catalog import builtin, parse_detector
-from proxy.redact.detectors import Detector, compile_bytes, compile_search
+from proxy.redact.detectors import Detector, compile_bytes, compile_search, longest_match
 from proxy.redact.mask import Masker
 from proxy.redact.scan import OVERLAP
 from tests.redact.labelled import Sample, load
@@ -102,3 +102,29 @@ def test_a_search_gives_the_spans_that_re2_gives(detector: Detector):
             groups = range(compiled.groups + 1)
             expected = [match.span(group) for group in groups] if match else [(-1, -1)] * len(groups)
             assert search(data, position, len(data)) == expected
+
+
+@pytest.mark.parametrize(
+    ("regex", "longest"),
+    [
+        ("npm_[A-Za-z0-9]{36}", 40),
+        (r"\b(?:ab|cde){2,3}\b", 9),
+        ("(?i)key[=:]?x", 5),
+        ("a*", None),
+        ("ab{2,}", None),
+        ("a{,2}", None),  # five characters of text to RE2
+        ("[[:digit:]]{9}", None),
+        (r"\pN{3}", None),
+    ],
+)
+def test_the_greatest_length_of_a_match_is_told_where_it_has_one(regex: str, longest: int | None):
+    compile_bytes(regex)
+    assert longest_match(regex) == longest
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.sampled_from([each for each in builtin().detectors if longest_match(each.pattern)]), st.data())
+def test_no_match_is_longer_than_it_may_be(detector: Detector, data: st.DataObject):
+    text = data.draw(st.from_regex(detector.pattern.encode()))
+    match = compile_bytes(detector.pattern).search(text * 3)
+    assert match is None or len(match.group()) <= (longest_match(detector.pattern) or 0)

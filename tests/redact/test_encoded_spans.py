@@ -29,6 +29,12 @@ def test_every_run_of_base64_is_found_whole(data: bytes):
     assert encoded_spans._long_words(data) == expected
 
 
+@given(st.lists(st.tuples(WORDS, st.integers(0, 9000), WORDS), max_size=14), st.sampled_from([b" ", b"x ", b"="]))
+def test_runs_far_from_each_other_are_found_whole(parts: list[tuple[bytes, int, bytes]], filler: bytes):
+    data = b"".join(word + filler * (size // len(filler)) + other for word, size, other in parts)
+    assert encoded_spans.base64_runs(data) == [match.span() for match in RUN.finditer(data)]
+
+
 @given(st.lists(PAIRS, max_size=80).map(b"".join))
 def test_every_line_of_hexadecimal_is_found_whole(data: bytes):
     assert encoded_spans.hex_lines(data) == encoded_spans._spans(encoded_spans._HEX_LINES, data)

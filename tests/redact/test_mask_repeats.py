@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 
 from proxy.core.model import Suppression
+from proxy.redact import builtin
+from proxy.redact.base64_prefilter import has_text
 from proxy.redact.mask import MATCH_LIMIT, Masker
 
 MASKER = Masker(b"a key for tests alone")
+CATALOG = builtin()
 TOKEN = "x7Kd92mQ4zP1vB8n"
 
 
@@ -33,6 +36,26 @@ def test_what_is_masked_once_is_masked_everywhere_in_the_value(value: Any):
     assert len({finding.fingerprint for finding in findings}) == 1
     assert MASKER.mask(masked, ["secrets"])[1] == ()
     assert MASKER.mask(value, ["secrets"])[0] == masked
+
+
+def test_a_known_secret_with_little_text_in_a_row_is_found_in_base64_that_no_detector_would_look_into():
+    secret = "\u00df\u00e91a2b\u00df\u00e99z8y\u00df\u00e9q7"
+    encoded = base64.b64encode(b"\xff" * 9 + secret.encode()).decode()
+    assert not has_text(secret.encode())
+    assert MASKER._scanner.is_noise(f"/a {encoded}".encode())
+    masked, findings = MASKER.mask({"password": secret, "seen": f"/a {encoded}"}, ["secrets"])
+    assert encoded not in masked["seen"]
+    assert len(findings) == 2
+
+
+def test_what_two_detectors_find_alike_is_spared_for_the_one_that_a_suppression_names():
+    value = {"password": TOKEN}
+    found = {detector for detector in CATALOG.detectors if MASKER.mask(value, [detector.id])[1]}
+    assert len(found) > 1, "several find it, each by itself"
+    for detector in found:
+        entry = Suppression("sample", detector=detector.id, path="password")
+        [finding] = MASKER.mask(value, ["secrets"], [entry])[1]
+        assert finding.detector != detector.id
 
 
 def test_a_weak_password_is_not_masked_wherever_the_word_stands():

@@ -69,3 +69,11 @@ def test_many_secrets_that_are_alike_cost_no_more_than_the_text_is_long():
     start = time.thread_time()
     assert list(known.found_in(data)) == []
     assert time.thread_time() - start < 5, "one look-up of each word, and not of each secret"
+
+
+def test_it_is_known_whether_a_secret_could_be_encoded_in_what_is_called_noise():
+    known: KnownSecrets[str] = KnownSecrets()
+    known.add(TOKEN, "here")
+    assert known.all_text
+    known.add("\u00df\u00e91a2b\u00df\u00e99z8y".encode(), "there")
+    assert not known.all_text

@@ -42,6 +42,38 @@ def test_both_engines_agree_on_mixtures(hyperscan: Scanner, keywords: Scanner, t
     assert hyperscan.matches(data, ALL) == keywords.matches(data, ALL)
 
 
+FILLERS = (b" ", b"word ", b"aB3dE6", b"AKIA", b"0123456789", b"ghp_", b"sk-", b"a" * 40 + b" ", b"\x00")
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from(FILLERS), st.integers(0, 6000), st.sampled_from(TEXTS)), min_size=1, max_size=9),
+    st.integers(0, 12),
+)
+def test_both_engines_agree_on_long_texts(
+    hyperscan: Scanner, keywords: Scanner, parts: list[tuple[bytes, int, str]], cut: int
+):
+    """Past a few kilobytes hyperscan says where RE2 has to look."""
+    texts = [filler * (size // len(filler)) + text.encode()[: len(text) - cut] for filler, size, text in parts]
+    for data in (b"".join(texts), b"\n".join(texts)):
+        assert hyperscan.matches(data, ALL) == keywords.matches(data, ALL)
+
+
+def test_each_labelled_text_in_a_long_one_is_found_by_both_engines_alike(hyperscan: Scanner, keywords: Scanner):
+    for sample in (sample for sample in load() if sample.positive):
+        chosen, text = builtin().select([sample.detector]), sample.text.encode()
+        for data in (b"word " * 900 + text, (text + b" word" * 300) * 4):
+            assert hyperscan.matches(data, chosen) == keywords.matches(data, chosen), sample
+
+
+def test_matches_are_located_first_where_they_have_a_greatest_length(hyperscan: Scanner):
+    data = b"word " * 900 + b"npm_" + b"aB3" * 12
+    chosen = builtin().select(["secrets.npm-token", "secrets.jwt"])
+    assert hyperscan.matches(data, chosen)
+    searched = {index: hyperscan._regions(index, data, [(0, len(data))]) for index in chosen}
+    assert sorted(searched.values()) == [[(0, len(data))], [(4539, 4540)]]
+
+
 @pytest.mark.parametrize("offset", [BLOCK - 45, BLOCK - 20, BLOCK - 1, BLOCK, 3 * BLOCK - 10])
 def test_a_secret_across_the_edge_of_a_block_is_found(hyperscan: Scanner, offset: int):
     secret = b"ghp_" + b"aB3" * 12
@@ -60,6 +92,17 @@ def test_only_the_chosen_detectors_are_run(hyperscan: Scanner):
     data = b"bob@example.com 4111111111111111"
     card = builtin().select(["pii.card"])
     assert {match.detector for match in hyperscan.matches(data, card)} == set(card)
+
+
+def test_families_for_what_leaves_are_found_where_they_are_chosen(hyperscan: Scanner, keywords: Scanner):
+    families = ["wallet", "shape"]
+    texts = [text.encode() for text in TEXTS]
+    for chosen in (builtin().select([family]) for family in families):
+        found = [hyperscan.matches(text, chosen) for text in texts]
+        assert found == [keywords.matches(text, chosen) for text in texts]
+        assert any(found)
+    both = builtin().select(["secrets", *families])
+    assert [hyperscan.matches(text, both) for text in texts] == [keywords.matches(text, both) for text in texts]
 
 
 def test_past_the_limit_all_that_follows_counts_as_matched(hyperscan: Scanner, monkeypatch: pytest.MonkeyPatch):

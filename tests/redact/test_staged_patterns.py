@@ -45,3 +45,10 @@ def test_an_expression_without_a_gate_is_searched_for_at_once():
     assert patterns.found(b"a needle") == [0]
     assert sorted(patterns.found(b"a needle, 41234567890123456")) == [0, 1]
     assert patterns.found(b"1234567") == []
+
+
+def test_what_stands_apart_is_searched_for_on_request_alone():
+    patterns = StagedPatterns(["needle", "straw", r"[456]\d{16}"], apart={1, 2})
+    text = b"a needle, straw 41234567890123456"
+    assert patterns.found(text, also_apart=False) == [0]
+    assert sorted(patterns.found(text)) == [0, 1, 2]
