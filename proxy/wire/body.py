@@ -376,10 +376,12 @@ def _read_declared(body: bytes, content_types: Sequence[str]) -> ParsedBody:
         return parsed
     if find_in_form(body, content_types):
         return RefusedBody("call_in_fields", "the fields of a form make a message")
-    if b"=" in body or b"%" in body:
-        for text in field_texts(body, content_types):
-            if not isinstance(inside := read_plain(text), NotMcp):
-                return _in_field(inside)
+    texts = field_texts(body, content_types)
+    if texts is None:
+        return RefusedBody("call_in_fields", "more fields may be JSON than are read")
+    for text in texts:
+        if not isinstance(inside := read_plain(text), NotMcp):
+            return _in_field(inside)
     return read_lines(body)
 
 
@@ -393,7 +395,8 @@ def is_call_in_query(target: str, *, with_body: bool) -> bool:
     if find_in_query(target, with_body=with_body):
         return True
     query = target.partition("?")[2].encode("utf-8", "replace")
-    return any(not isinstance(read_plain(text), NotMcp) for text in query_texts(query))
+    texts = query_texts(query)
+    return texts is None or any(not isinstance(read_plain(text), NotMcp) for text in texts)
 
 
 def _read_in_charset(body: bytes, charsets: Sequence[str], content_types: Sequence[str]) -> ParsedBody:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import binascii
 import contextlib
 import re
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote_to_bytes
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 # Fields past which a body is refused where it has a method among them: each costs a look.
 MAX_FIELDS: Final = 100_000
+# Fields that may be JSON, and texts of parts, past which a body or a query is refused: each is parsed.
+MAX_JSON_FIELDS: Final = 5_000
+MAX_PART_TEXTS: Final = 30_000
 MAX_VALUE: Final = 400
 COMPANIONS: Final = frozenset(("jsonrpc", "params", "id"))
 
@@ -71,27 +75,44 @@ def find_in_form(body: bytes, content_types: Sequence[str]) -> bool:
     return form and _VALUE.search(body) is not None and _is_call(_form_fields(body), alone=False)
 
 
-def field_texts(body: bytes, content_types: Sequence[str]) -> Iterator[bytes]:
-    """Return what stands in the fields of a form and may be JSON (`payload={…}`); files in it are no fields."""
+def field_texts(body: bytes, content_types: Sequence[str]) -> list[bytes] | None:
+    """Return what stands in the fields of a form and may be JSON (`payload={…}`); None where that is too many.
+
+    Files in a form are no fields.
+    """
     said = ",".join(content_types).lower()
     if "multipart" in said:
-        for part in _PART.finditer(body):
-            if not _FILE.search(part[1]):
-                end = _PART_END.search(body, part.end())
-                yield from _part_texts(body[part.end() : end.start() if end else len(body)])
-    elif "form" in said or not said.strip(", "):
-        yield from query_texts(body)
+        return _few(_multipart_texts(body), MAX_PART_TEXTS)
+    return query_texts(body) if "form" in said or not said.strip(", ") else []
 
 
-def query_texts(data: bytes) -> Iterator[bytes]:
-    """Return the values, and the keys without one, that may be JSON in a form's or a query's fields."""
-    if _JSON_VALUE.search(data):
-        # Without a semicolon both ways to split give the same fields.
-        for separators in (b"&", b"[&;]") if b";" in data else (b"&",):
-            for field in re.split(separators, data)[:MAX_FIELDS]:
-                key, _, value = field.partition(b"=")
-                # A value has no end in Base64 or in JSON without escapes: what stands behind "=" is part of it.
-                yield from (_unescaped(text) for text in (value, key, field) if _JSON_VALUE.match(text))
+def query_texts(data: bytes) -> list[bytes] | None:
+    """Return the values, and the keys without one, that may be JSON in a form's or a query's fields.
+
+    None where these are too many: a call may be in any of them.
+    """
+    return _few(_query_texts(data), MAX_JSON_FIELDS) if _JSON_VALUE.search(data) else []
+
+
+def _few(texts: Iterator[bytes], most: int) -> list[bytes] | None:
+    found = [*islice(texts, most + 1)]
+    return found if len(found) <= most else None
+
+
+def _query_texts(data: bytes) -> Iterator[bytes]:
+    # Without a semicolon both ways to split give the same fields.
+    for separators in (b"&", b"[&;]") if b";" in data else (b"&",):
+        for field in re.split(separators, data):
+            key, _, value = field.partition(b"=")
+            # A value has no end in Base64 or in JSON without escapes: what stands behind "=" is part of it.
+            yield from (_unescaped(text) for text in (value, key, field) if _JSON_VALUE.match(text))
+
+
+def _multipart_texts(body: bytes) -> Iterator[bytes]:
+    for part in _PART.finditer(body):
+        if not _FILE.search(part[1]):
+            end = _PART_END.search(body, part.end())
+            yield from _part_texts(body[part.end() : end.start() if end else len(body)])
 
 
 def _unescaped(text: bytes) -> bytes:

@@ -112,6 +112,12 @@ def _in_fields() -> Iterator[Case]:
         "Multipart fields",
         build=lambda s: _retyped(s, "multipart/form-data; boundary=x", _multipart(s)),
     )
+    yield Case("fields-name", "The message as a field's name", build=lambda s: _retyped(s, FORM, "x&" + s.text()))
+    yield Case(
+        "fields-many",
+        "The message in a field behind more than anybody reads",
+        build=lambda s: _retyped(s, FORM, "a&" * 100_001 + f"payload={quote(s.text(), safe='')}"),
+    )
     yield Case(
         "fields-query",
         "The fields of a GET's query (PHP's $_REQUEST)",

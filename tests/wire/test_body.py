@@ -188,6 +188,8 @@ def test_a_call_on_a_line_of_its_own_is_refused(body: bytes, coding: str | None)
 
 IN_FIELDS = {
     "payload": (b"a=1&payload=" + quote(BODY).encode(), "application/x-www-form-urlencoded"),
+    "a name alone": (b"x&" + BODY, "application/x-www-form-urlencoded"),
+    "behind very many": (b"a&" * 150_000 + b"payload=" + quote(BODY).encode(), "application/x-www-form-urlencoded"),
     "not escaped": (b"data=" + BODY, "application/x-www-form-urlencoded"),
     "without a type": (b"json=" + quote(BODY).encode(), ""),
     "a key": (quote(BODY).encode(), "application/x-www-form-urlencoded"),
@@ -214,6 +216,27 @@ def test_a_call_in_a_field_of_a_query_is_found() -> None:
     assert is_call_in_query("/x?payload=" + quote(BODY), with_body=False)
     assert is_call_in_query("/x?" + quote(BODY), with_body=False)
     assert not is_call_in_query("/x?q=" + quote('{"query":"tools/call"}'), with_body=True)
+
+
+@pytest.mark.parametrize(
+    ("unit", "content_type"),
+    [
+        (b"a={}&", "application/x-www-form-urlencoded"),
+        (b"%7b&", ""),
+        (b'--x\r\nContent-Disposition: form-data; name="p"\r\n\r\n{}\r\n', "multipart/form-data; boundary=x"),
+    ],
+)
+def test_more_fields_than_are_read_are_refused(unit: bytes, content_type: str) -> None:
+    some, many = unit * 1_000, unit * 20_000
+    assert isinstance(read_body(some, content_types=[content_type] if content_type else []), NotMcp)
+    reading = read_body(many, content_types=[content_type] if content_type else [])
+    assert isinstance(reading, RefusedBody)
+    assert (reading.reason, reading.detail) == ("call_in_fields", "more fields may be JSON than are read")
+
+
+def test_a_query_of_more_fields_than_are_read_counts_as_a_call() -> None:
+    assert not is_call_in_query("/x?" + "a={}&" * 1_000, with_body=False)
+    assert is_call_in_query("/x?" + "a={}&" * 6_000, with_body=False)
 
 
 def test_a_field_of_other_json_is_no_call() -> None:
