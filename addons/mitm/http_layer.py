@@ -34,16 +34,17 @@ class GuardedHttpLayer(HttpLayer):
         self._limits = limits
 
     def _handle_event(self, event: events.Event) -> CommandGenerator[None]:
-        alpn = self.context.client.alpn
-        if isinstance(event, events.Start) and alpn != b"h2":
-            self.connections[self.context.client] = self.http1_server(self.context.fork(), self._limits)
-        elif isinstance(event, events.Start) and alpn == b"h2":
-            self.connections[self.context.client] = self.http2_server(self.context.fork(), self._limits)
-        if isinstance(event, EventPushed | BodyOverdue):
+        if isinstance(event, events.Start):
+            # In place of mitmproxy's own, which would make an unbounded one as well.
+            client = self.context.client
+            made = self.http2_server if client.alpn == b"h2" else self.http1_server
+            side = self.connections[client] = made(fork(self.context), self._limits)
+            yield from self.event_to_child(side, event)
+        elif isinstance(event, EventPushed | BodyOverdue):
             for stream in self._streams_for(event.flow):
                 yield from self.event_to_child(stream, event)
-            return
-        yield from super()._handle_event(event)
+        else:
+            yield from super()._handle_event(event)
 
     def _streams_for(self, flow: mflow.Flow) -> list[HttpStream]:
         """Return the flow's stream, or the tunnels it may be in."""

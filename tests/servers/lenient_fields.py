@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from email.parser import HeaderParser
 from typing import Any
@@ -30,7 +31,28 @@ def fields_of(target: str, body: bytes) -> dict[str, Any]:
 
 
 def calls_in_fields(target: str, body: bytes) -> list[tuple[str, Any]]:
-    """Return the tool call that the fields make, if they do."""
+    """Return the tool calls that the fields make together, and those that stand whole in one, as webhooks have them."""
+    return [*_calls_of_fields(target, body), *_calls_in_one(body)]
+
+
+def _calls_in_one(body: bytes) -> list[tuple[str, Any]]:
+    if b"{" in body[:1]:
+        return []  # a message that is no form
+    pairs = parse_qsl(body.decode("latin-1"), keep_blank_values=True)
+    return [call for name, value in pairs for call in _whole_call(value or name)]
+
+
+def _whole_call(text: str) -> list[tuple[str, Any]]:
+    try:
+        message = json.loads(text) if text.startswith("{") else None
+        if isinstance(message, dict) and message.get("method") == "tools/call":
+            return [(message["params"]["name"], message["params"].get("arguments"))]
+    except (ValueError, LookupError, TypeError):
+        pass
+    return []
+
+
+def _calls_of_fields(target: str, body: bytes) -> list[tuple[str, Any]]:
     try:
         fields = fields_of(target, body)
     except ValueError:  # too many of them

@@ -1,8 +1,9 @@
 """TLS once it is established: few calls for each record, and one write for what is sent at once.
 
-Handshakes, verification, failures and the end of a connection stay with mitmproxy's layers: `handle_event` passes
-every event to them unless the tunnel is open and the event is plain data. In between, there is no exception where
-nothing more is to be read, no new buffer for each read, and no wait for commands, since an open tunnel has none.
+Handshakes, verification, failures and the end of a connection stay with mitmproxy's layers, but for how their bytes are
+taken from OpenSSL: `handle_event` passes every event to them unless the tunnel is open and the event is plain data. In
+between, there is no exception where nothing more is to be read, no new buffer for each read, and no wait for commands,
+since an open tunnel has none.
 
 Gain: without it, a call takes 3.2 % ± 0.6 % more processor time.
 Unnecessary once mitmproxy reads without an exception for "want read", and writes the commands of one event together.
@@ -82,6 +83,25 @@ class FastTls(TLSLayer):
         """Encrypt what is to be sent."""
         _write(self.tls, data)
         return _drain(self.tls)
+
+    def tls_interact(self) -> CommandGenerator[None]:
+        """Send what TLS itself has to say, in one write."""
+        data = _drain(self.tls)
+        if data:
+            yield commands.SendData(self.conn, data)
+
+    def receive_data(self, data: bytes) -> CommandGenerator[None]:
+        """Decrypt what came along with the end of a handshake; the layer inside gets it once the tunnel is open."""
+        opened = self.open_data(data)
+        if opened.error:
+            yield commands.Log(opened.error, WARNING)
+        if opened.answer:
+            yield commands.SendData(self.conn, opened.answer)
+        if opened.data:
+            yield from self.event_to_child(events.DataReceived(self.conn, opened.data))
+        if opened.closed:
+            self.conn.state &= ~ConnectionState.CAN_READ
+            yield from self.event_to_child(events.ConnectionClosed(self.conn))
 
     def _take(self, opened: OpenedData) -> CommandGenerator[None]:
         """Pass on what was decrypted, in mitmproxy's order: TLS's own answer, then the data, then the end."""

@@ -8,6 +8,7 @@ from mitmproxy.options import Options
 from mitmproxy.proxy import events
 from mitmproxy.proxy.context import Context
 from mitmproxy.proxy.layer import NextLayer
+from mitmproxy.proxy.layers import http as http_layers
 
 from addons.limits import BodyOverdue, Limits
 from addons.mitm.fast.http_layer import FastHttpLayer
@@ -30,6 +31,15 @@ def test_the_connection_with_a_client_is_bounded(
 ) -> None:
     conversation = Conversation(kind, alpn=alpn)
     assert isinstance(conversation.layer.connections[conversation.client], server)
+
+
+@pytest.mark.parametrize("alpn", [b"h2", None])
+def test_no_unbounded_connection_is_made_beside_it(
+    kind: type[GuardedHttpLayer], alpn: bytes | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("Http1Server", "Http2Server", "Http3Server"):
+        monkeypatch.setattr(http_layers, name, None)
+    assert Conversation(kind, alpn=alpn).layer.connections
 
 
 def test_an_event_for_a_flow_goes_to_its_stream_and_to_no_other(kind: type[GuardedHttpLayer]) -> None:

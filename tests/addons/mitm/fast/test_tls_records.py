@@ -16,6 +16,7 @@ from addons.mitm.fast.tls_records import FastClientTls
 from tests.support import tls_fixture as tls
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from mitmproxy.proxy.layer import CommandGenerator
@@ -49,7 +50,9 @@ class Inside(Layer):
 class Tunnel:
     """A client on the far side of a layer."""
 
-    def __init__(self, kind: type[ClientTLSLayer], addon: Certificates) -> None:
+    def __init__(
+        self, kind: type[ClientTLSLayer], addon: Certificates, early: Callable[[tls.Far], bytes] | None = None
+    ) -> None:
         self.context, self._addon = tls.context(), addon
         Layer(self.context)  # what mitmproxy has around it
         self.layer = kind(self.context)
@@ -62,7 +65,7 @@ class Tunnel:
         self._give(events.Start())
         data = self.far.take(b"")
         while data:
-            self.receive(data)
+            self.receive(data + (early(self.far) if early is not None and self.far.done else b""))
             data = self.far.take(b"".join(filter(None, self.sent)))
             self.sent.clear()
         assert self.layer.tunnel_state is TunnelState.OPEN
@@ -142,6 +145,32 @@ def test_a_forged_record_is_not_passed_on(tunnel: Tunnel):
     tunnel.receive(good + bytes(forged))
     tunnel.receive(tunnel.far.say(b"later"))
     assert b"".join(tunnel.inside.came) == b"good"
+    assert "TLS Error" in tunnel.logged[0]
+
+
+@pytest.mark.parametrize("kind", [ClientTLSLayer, FastClientTls])
+def test_what_comes_along_with_the_end_of_the_handshake_arrives(kind: type[ClientTLSLayer], addon: Certificates):
+    def last_words(far: tls.Far) -> bytes:
+        said = far.say(b"early") + far.say(LARGE[:9])
+        with pytest.raises(ssl.SSLWantReadError):
+            far.tls.unwrap()
+        return said + far._out.read()
+
+    tunnel = Tunnel(kind, addon, last_words)
+    assert b"".join(each for each in tunnel.inside.came if isinstance(each, bytes)) == b"early" + LARGE[:9]
+    assert tunnel.inside.came[-1] is events.ConnectionClosed
+    assert not tunnel.context.client.state & ConnectionState.CAN_READ
+
+
+@pytest.mark.parametrize("kind", [ClientTLSLayer, FastClientTls])
+def test_a_forged_record_at_the_end_of_the_handshake_is_not_passed_on(kind: type[ClientTLSLayer], addon: Certificates):
+    def forge(far: tls.Far) -> bytes:
+        good, forged = far.say(b"good"), bytearray(far.say(b"evil"))
+        forged[-1] ^= 1
+        return good + bytes(forged)
+
+    tunnel = Tunnel(kind, addon, forge)
+    assert tunnel.inside.came == [b"good"]
     assert "TLS Error" in tunnel.logged[0]
 
 
