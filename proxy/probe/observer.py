@@ -152,6 +152,11 @@ class Observer:
             self._keep(ProbeObservation(observation, nearest[1] if nearest else self._during(observation.time)))
         self._noted.clear()
 
+    def code_read(self) -> tuple[str, ...]:
+        """Return the files that were opened so far, in their order."""
+        opened = (each.observation for each in self.records if each.observation.capability is Capability.FS_READ)
+        return tuple(dict.fromkeys(each.path for each in opened if each.ok and each.path))
+
     @property
     def sought(self) -> tuple[ProbeObservation, ...]:
         """Return the programs that a process tried to start, and that are nowhere."""
