@@ -70,6 +70,7 @@ class ProbePlan:
     sources: tuple[str, ...] = ()  # folders and files with the values of credentials
     trace_file: Path | None = None  # keeps strace's lines
     hostile: bool = False  # whether inputs of a malicious caller are tried at the end
+    planted: tuple[str, ...] = ()  # files in temporary folders that the server finds
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,16 +156,22 @@ class Probe:
         return report
 
     def _equipped_probe(self, *, hostile: bool) -> Probe | None:
-        """Return a probe with the variables set that the server's source waits for; None where it waits for none."""
+        """Return a probe with the variables and temporary files that the server waits for; None if there are none."""
         sources = own_sources(self._observer.code_read(), self._plan.command)
         given = environment(self._workspace.home.path, self._run, self._variables(), "")
         waited = {name: value for name, value in source_variables(sources).items() if name not in given}
-        if not waited:
+        named = {path for call in self._log.calls for path in call.scope.named}
+        files = tuple(path for path in self._observer.missed if path not in named)
+        if not waited and (hostile or not files):
             return None
-        variables = self._asked.variables | waited
-        repeats = self._asked.repeats if hostile else 0
-        probe = Probe(replace(self._asked, variables=variables, hostile=hostile, repeats=repeats, trace_file=None))
-        probe.setting = f"Only with {', '.join(sorted(waited))} set."
+        plan = replace(
+            self._asked, variables=self._asked.variables | waited, planted=files, hostile=hostile, trace_file=None
+        )
+        probe = Probe(plan if hostile else replace(plan, repeats=0))
+        settings = [f"with {', '.join(sorted(waited))} set"] * bool(waited) + [f"where {', '.join(files)} is"] * bool(
+            files
+        )
+        probe.setting = f"Only {' and '.join(settings)}."
         return probe
 
     def _variables(self) -> dict[str, str]:
@@ -222,6 +229,7 @@ class Probe:
             copies=cache.folders,
             drops=bool(dropping),
             home_path=str(self._workspace.home.path),
+            planted=self._plan.planted,
         )
 
     def _feed_trace(self, data: bytes) -> None:

@@ -72,13 +72,15 @@ def test_what_waits_for_a_word_changes_later_or_only_answers_is_found() -> None:
     assert "fs.write" not in report.tools[[tool.name for tool in report.tools].index("profile")].observed
 
 
-def test_what_waits_for_a_text_or_a_variable_of_its_source_is_found() -> None:
+def test_what_waits_for_a_text_a_variable_or_a_file_is_found() -> None:
     report = ours("waiting", hostile=True, repeats=0)
     assert report.problem is None
     assert found(report) == WAITS, [each.data() for each in report.findings]
     stayed = {tool: each.message for each in report.findings for tool in each.tools if each.rule == "persistence"}
-    assert stayed["count"].endswith("Only with NOTES_STAGE, NOTES_TOKEN set.")
-    assert "set." not in stayed["profile"]
+    told = "Only with NOTES_STAGE, NOTES_TOKEN set and where /tmp/.waiting-orchard/mark is."
+    assert stayed["count"].endswith(told)
+    assert stayed["order"].endswith(told)
+    assert "Only" not in stayed["profile"]
     assert found(ours("waiting", repeats=0)) == {}
 
 

@@ -1,4 +1,4 @@
-"""A stdio server whose tools wait for what only its source says: a text, two texts together, a variable.
+"""A stdio server whose tools wait for what only its source says: a text, two texts together, a variable, a file.
 
 With `--needs-token` it ends at once unless a variable is set. The standard library alone.
 """
@@ -14,11 +14,13 @@ from tiny import Tiny
 
 server = Tiny("waiting")
 TEXT = {"type": "string"}
+MARK = Path("/tmp/.waiting-orchard/mark")  # nobody makes it, which is the point
 WAITED = {"NOTES_STAGE": "orchard"}
 EXPECTED = {
     "profile": {"persistence", "differs-between-inputs"},
     "title": {"persistence", "differs-between-inputs"},
     "count": {"persistence"},
+    "order": {"persistence"},
 }
 
 
@@ -49,6 +51,14 @@ def count(text: str) -> str:
     if any(os.environ.get(name) == value for name, value in WAITED.items()):
         stay()
     return str(len(text))
+
+
+@server.tool("Sorts the words of a text", {"text": TEXT})
+def order(text: str) -> str:
+    """Wait for a file."""
+    if MARK.exists():
+        stay()
+    return " ".join(sorted(text.split()))
 
 
 if __name__ == "__main__":
