@@ -138,9 +138,10 @@ class Probe:
         """
         try:
             report = await self._watch(known)
-        except ServerError:
+        except ServerError as error:
             # Many servers end at once without a token. Whatever is in it, they show then what they do.
-            another = self._equipped_probe(hostile=True) if self._plan.hostile and not self._log.calls else None
+            wanted = self._plan.hostile and not self._log.calls
+            another = self._equipped_probe(hostile=True, told=str(error)) if wanted else None
             if another is None:
                 raise
             report = await another.run(known)
@@ -155,11 +156,15 @@ class Probe:
             return report if another is None else add_findings(report, (await another.run()).findings, another.setting)
         return report
 
-    def _equipped_probe(self, *, hostile: bool) -> Probe | None:
-        """Return a probe with the variables and temporary files that the server waits for; None if there are none."""
+    def _equipped_probe(self, *, hostile: bool, told: str = "") -> Probe | None:
+        """Return a probe with the variables and temporary files that the server waits for; None if there are none.
+
+        Where it has `told` what it misses, with that variable alone: not all of them go together.
+        """
         sources = own_sources(self._observer.code_read(), self._plan.command)
         given = environment(self._workspace.home.path, self._run, self._variables(), "")
         waited = {name: value for name, value in source_variables(sources).items() if name not in given}
+        waited = {name: value for name, value in waited.items() if name in told} or waited
         named = {path for call in self._log.calls for path in call.scope.named}
         files = tuple(path for path in self._observer.missed if path not in named)
         if not waited and (hostile or not files):
