@@ -52,7 +52,7 @@ from tests.support.harness import seed_cache  # noqa: E402
 from tests.support.trail_reader import read_trail  # noqa: E402
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
 SERVE_SAMPLE = str(REPOSITORY / "scripts" / "serve_sample.py")
 LIMITS = {"memory": "1GB", "cpu": "20s", "processes": 100, "file_size": "100MB"}
@@ -200,8 +200,8 @@ def stopped(folder: Path, sample: Sample) -> set[str]:
     return found | {tool for tool, _ in refusals(trail)} | set(shown_its_own(trail))
 
 
-def at_gate(folder: Path, sample: Sample, tool: str, profile: str) -> Played:
-    """Call a tool behind the gate alone, in a session of its own: what others gave labels all that comes after it."""
+def at_gate(folder: Path, sample: Sample, tools: Sequence[str], profile: str) -> dict[str, Played]:
+    """Call tools behind the gate alone, in one session: what one of them gives labels all that comes after it."""
     home, root, state = (folder / name for name in ("home", "root", "state"))
     root.mkdir(parents=True)
     (home / "documents").mkdir(parents=True)
@@ -217,11 +217,22 @@ def at_gate(folder: Path, sample: Sample, tool: str, profile: str) -> Played:
         server.ask("initialize", **INITIALIZE)
         server.tell("notifications/initialized")
         listed = {str(each["name"]): each for each in server.ask("tools/list")["result"]["tools"]}
-        given = sample.attacks.get(tool, [])
-        calls = given or [each.arguments for each in synthesise(listed[tool], samples)] if tool in listed else given
-        called(server, tool, calls)
-    held = contained(read_trail(state), tool)
-    return Played(len(calls), min(held, len(calls)), bool(given), tool in listed)
+        calls = {tool: sample.attacks.get(tool) or honest_calls(listed.get(tool), samples) for tool in tools}
+        for tool in tools:
+            if not called(server, tool, calls[tool]):
+                break  # it has ended
+    trail = read_trail(state)
+    return {
+        tool: Played(
+            len(calls[tool]), min(contained(trail, tool), len(calls[tool])), tool in sample.attacks, tool in listed
+        )
+        for tool in tools
+    }
+
+
+def honest_calls(tool: dict[str, Any] | None, samples: SampleFiles) -> list[dict[str, Any]]:
+    """Return the arguments of an honest caller; none for a tool that is not shown."""
+    return [each.arguments for each in synthesise(tool, samples)] if tool else []
 
 
 def behind_gate(place: Place, command: Any) -> list[str]:
@@ -266,15 +277,17 @@ def judged(sample: Sample, *, honest: bool) -> list[Outcome]:
         folder = Path(made)
         for state in ("probe", "state"):  # a first start compiles patterns for seconds
             seed_cache(folder / state)
-        tools, high, held, gates = sorted(sample.bad or [sample.name]), set[str](), set[str](), {}
+        tools, high, held = sorted(sample.bad or [sample.name]), set[str](), set[str]()
+        gates: dict[str, dict[str, Played]] = {}
         try:
             tools, high = probed(folder, sample)
             left = [tool for tool in tools if tool in (sample.bad or tools) and (honest or tool not in high)]
             held = stopped(folder, sample) if left and not honest else set()
-            gates = {
-                tool: {each: at_gate(folder / f"{number}-{each}", sample, tool, each) for each in PROFILES}
-                for number, tool in enumerate(left)
-            }
+            # Attacks are played one by one, each in a session of its own; honest use is one session.
+            for number, group in enumerate([left] if honest else [[tool] for tool in left]):
+                for profile in PROFILES:
+                    for tool, became in at_gate(folder / f"{number}-{profile}", sample, group, profile).items():
+                        gates.setdefault(tool, {})[profile] = became
         except (subprocess.TimeoutExpired, RuntimeError, OSError, ValueError, KeyError) as error:
             sys.stderr.write(f"{sample.name}: {error}\n")
     counted = [tool for tool in tools if sample.bad is None or tool in sample.bad]
