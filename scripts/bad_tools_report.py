@@ -28,6 +28,8 @@ import argparse
 import json
 import os
 import re
+import secrets
+import string
 import subprocess
 import sys
 import tempfile
@@ -236,8 +238,13 @@ def honest_calls(tool: dict[str, Any] | None, samples: SampleFiles) -> list[dict
 
 
 def behind_gate(place: Place, command: Any) -> list[str]:
-    """Return the command of a server behind the gate alone; the profile is in the folder that it is started in."""
-    return [*INTERLOCK, "run", "--state-dir", str(place.state), "--trace", "off", "--", *command]
+    """Return the command of a server behind the gate alone; the profile is in the folder that it is started in.
+
+    Its variables hold a token and a password, as those of a user do.
+    """
+    token = "ghp_" + "".join(secrets.choice(string.ascii_letters + string.digits) for _ in range(36))
+    held = [f"GITHUB_TOKEN={token}", f"DB_PASSWORD={secrets.token_urlsafe(12)}"]
+    return ["/usr/bin/env", *held, *INTERLOCK, "run", "--state-dir", str(place.state), "--trace", "off", "--", *command]
 
 
 def contained(events: list[dict[str, Any]], tool: str) -> int:

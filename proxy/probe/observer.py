@@ -55,7 +55,9 @@ class Observer:
         self.records: list[ProbeObservation] = []
         self.started: Counter[int | None] = Counter()  # threads and processes, by call
         self.exhausted: dict[int | None, str] = {}  # what the kernel had no more of, by call
-        self.missed: dict[str, None] = {}  # files in temporary folders that calls looked for, and that are not there
+        self.missed: dict[
+            str, int
+        ] = {}  # files in temporary folders that calls looked for and that are not there, by call
         self.dropped = 0
         self.last = 0.0
         self._first: int | None = None
@@ -129,7 +131,7 @@ class Observer:
         path = observation.path or ""
         sought = observation.capability is Capability.FS_READ and observation.error in MISSING
         if call is not None and sought and path.startswith(_TEMPORARY) and len(self.missed) < MAX_MISSED:
-            self.missed.setdefault(path)
+            self.missed.setdefault(path, call)
 
     def _keep(self, record: ProbeObservation) -> None:
         """Store the first few of the same, and a bounded number of a kind."""

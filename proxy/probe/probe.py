@@ -165,8 +165,10 @@ class Probe:
         given = environment(self._workspace.home.path, self._run, self._variables(), "")
         waited = {name: value for name, value in source_variables(sources).items() if name not in given}
         waited = {name: value for name, value in waited.items() if name in told} or waited
-        named = {path for call in self._log.calls for path in call.scope.named}
-        files = tuple(path for path in self._observer.missed if path not in named)
+        # What an honest caller did not name: a text of the source, or of a malicious caller, may be a path too.
+        named = {path for call in self._log.calls[: self._log.honest] for path in call.scope.named}
+        missed = self._observer.missed.items()
+        files = tuple(path for path, call in missed if call < self._log.honest and path not in named)
         if not waited and (hostile or not files):
             return None
         plan = replace(

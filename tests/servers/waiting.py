@@ -14,7 +14,7 @@ from tiny import Tiny
 
 server = Tiny("waiting")
 TEXT = {"type": "string"}
-MARK = Path("/tmp/.waiting-orchard/mark")  # nobody makes it, which is the point
+MARKS = ["/tmp/.waiting-orchard/mark"]  # nobody makes it, which is the point
 WAITED = {"NOTES_STAGE": "orchard"}
 EXPECTED = {
     "profile": {"persistence", "differs-between-inputs"},
@@ -56,7 +56,7 @@ def count(text: str) -> str:
 @server.tool("Sorts the words of a text", {"text": TEXT})
 def order(text: str) -> str:
     """Wait for a file."""
-    if MARK.exists():
+    if any(Path(mark).exists() for mark in MARKS):
         stay()
     return " ".join(sorted(text.split()))
 
