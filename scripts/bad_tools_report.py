@@ -149,7 +149,8 @@ def probed(folder: Path, sample: Sample) -> tuple[list[str], set[str]]:
     for finding in report["findings"]:
         sys.stderr.write(f"  {sample.name} {finding['severity']} {finding['rule']}\n")
     tools = [str(tool["name"]) for tool in report["tools"]]
-    high = [finding for finding in report["findings"] if finding["severity"] == "high"]
+    # A trace that is not complete says nothing of a tool.
+    high = [each for each in report["findings"] if each["severity"] == "high" and each["rule"] != "trace-incomplete"]
     if any(not finding.get("tool") for finding in high):
         return tools, set(tools)
     return tools, {str(finding["tool"]) for finding in high} | {str(t) for f in high for t in f.get("tools", [])}
