@@ -51,6 +51,7 @@ _ENVIRONMENT = re.compile(r"\b(?:environ|getenv|process\.env)\b")
 _PAIR = re.compile(rf"""["']({_NAME})["']\s{{0,4}}:\s{{0,4}}{_TEXT}""")
 # A server that is given such a thing and finds nothing there ends, and shows nothing at all.
 _PLACE = re.compile(
+    r"^(?:PYTHON|NODE_|LD_|DYLD_|LC_|NPM_)|"  # of the interpreter, which would not start
     r"(?:^|_)(?:\w*PATH|\w*DIR|\w*FILE|FOLDER|HOME|ROOT|UR[IL]S?|HOSTS?|PORTS?|ADDR\w*|\w*PROXY|CERTS?|CA|CONFIG|EDITOR|"
     r"PAGER|SHELL|BROWSER|COMMAND|CMD|BIN|EXE|PROGRAM|SOCK\w*|DISPLAY|LEVEL|FORMAT|ENCODING|LOCALE|TZ|TIMEOUT|LIMIT|"
     r"SIZE|MAX|MIN|COUNT|NUM|SECONDS|MS|OPTIONS|TRANSPORT)(?:_|$)"

@@ -95,6 +95,7 @@ def test_a_variable_that_names_a_place_stays_unset_unless_a_value_is_known() -> 
         'os.getenv("NOTES_DIR"), os.getenv("PORT"), os.getenv("API_URL"), os.getenv("HTTPS_PROXY"), os.getenv("EDITOR")'
     )
     assert source_variables([source]) == {}
+    assert source_variables(['os.environ.get("PYTHONIOENCODING"), os.getenv("LD_PRELOAD")']) == {}
     assert source_variables(['os.getenv("DATA_DIR") == "/opt/x"']) == {"DATA_DIR": "/opt/x"}
 
 
