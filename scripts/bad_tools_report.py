@@ -25,6 +25,7 @@ tools: it says how many of them are HIGH, and how many of their calls a profile 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -292,25 +293,34 @@ def shown_its_own(events: list[dict[str, Any]]) -> Iterator[str]:
             yield event["tool"]
 
 
+@contextlib.contextmanager
+def told(sample: Sample) -> Iterator[None]:
+    """Say what went wrong with a server, and go on: what else is known of it still counts."""
+    try:
+        yield
+    except (subprocess.TimeoutExpired, RuntimeError, OSError, ValueError, KeyError) as error:
+        sys.stderr.write(f"{sample.name}: {error}\n")
+
+
 def judged(sample: Sample, *, honest: bool) -> list[Outcome]:
-    """Probe a server, and run it in a sandbox. Where the sandbox cannot be asked, what the probe says still counts."""
+    """Probe a server, and run it in a sandbox and behind the gate, as far as the probe does not name its tools HIGH."""
     with tempfile.TemporaryDirectory(prefix="interlock-bad-", dir=Path.home()) as made:
         folder = Path(made)
         for state in ("probe", "state"):  # a first start compiles patterns for seconds
             seed_cache(folder / state)
         tools, high, held = sorted(sample.bad or [sample.name]), set[str](), set[str]()
         gates: dict[str, dict[str, Played]] = {}
-        try:
+        with told(sample):
             tools, high = probed(folder, sample)
-            left = [tool for tool in tools if tool in (sample.bad or tools) and (honest or tool not in high)]
+        left = [tool for tool in tools if tool in (sample.bad or tools) and (honest or tool not in high)]
+        with told(sample):
             held = stopped(folder, sample) if left and not honest else set()
-            # Attacks are played one by one, each in a session of its own; honest use is one session.
-            for number, group in enumerate([left] if honest else [[tool] for tool in left]):
-                for profile in PROFILES:
+        # Attacks are played one by one, each in a session of its own; honest use is one session.
+        for number, group in enumerate([left] if honest else [[tool] for tool in left]):
+            for profile in PROFILES:
+                with told(sample):
                     for tool, became in at_gate(folder / f"{number}-{profile}", sample, group, profile).items():
                         gates.setdefault(tool, {})[profile] = became
-        except (subprocess.TimeoutExpired, RuntimeError, OSError, ValueError, KeyError) as error:
-            sys.stderr.write(f"{sample.name}: {error}\n")
     counted = [tool for tool in tools if sample.bad is None or tool in sample.bad]
     found = [Outcome(sample.name, tool, tool in high, tool in held, gates.get(tool, {})) for tool in counted]
     for absent in sorted((sample.bad or frozenset()) - set(tools)):
