@@ -1,29 +1,41 @@
-"""How many tools are named HIGH by the probe, or stopped in a sandbox: `python scripts/bad_tools_report.py MATERIAL`.
+"""How many tools are named HIGH, or stopped in a sandbox or at the gate: `python scripts/bad_tools_report.py MATERIAL`.
 
 The material is a folder, of which each Python file is a sample for `scripts/serve_sample.py` (`--python` is an
 interpreter with the libraries that they import), or a list in YAML of servers that start themselves:
 
     servers:
-      - {name: notes_1, command: [python, /tmp/notes/server.py], folder: /tmp/notes, bad: [read_note]}
+      - name: notes_1
+        command: [python, /tmp/notes/server.py]
+        folder: /tmp/notes
+        bad: [read_note]
+        attacks: {read_note: [{id: ../secret}]}
 
-`bad` names the tools that count, `folder` is what the sandbox lets it read. The material stays outside of the
-repository: what is in the tests cannot measure anything. Both the probe and the sandbox try honest inputs and those of
-a malicious caller. A tool counts as stopped where the sandbox refused an act in one of its calls, or ended it. The
-profile is the least one: the interpreter, a folder of its own, no network.
+`bad` names the tools that count (without it, all do), `folder` is what the sandbox lets it read, and `attacks` what the
+material's own documents say to try. The material stays outside of the repository: what is in the tests cannot measure
+anything. Both the probe and the sandbox try honest inputs and those of a malicious caller. A tool counts as stopped
+where the sandbox refused an act in one of its calls, or ended it. Its profile is the least one: the interpreter, a
+folder of its own, no network.
+
+At the gate there is no sandbox and no tracer, only a profile of policies. A tool counts as stopped there if it is not
+shown; or if each of its `attacks` is refused, held, withheld, or its result has something cut out or masked. Without
+any, its honest inputs are played, of which one is enough: such a tool is the attack. `--honest` is for material of good
+tools: it says how many of them are HIGH, and how many of their calls a profile refuses or changes.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import re
+import secrets
+import string
 import subprocess
 import sys
 import tempfile
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,11 +55,12 @@ from tests.support.harness import seed_cache  # noqa: E402
 from tests.support.trail_reader import read_trail  # noqa: E402
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
 SERVE_SAMPLE = str(REPOSITORY / "scripts" / "serve_sample.py")
 LIMITS = {"memory": "1GB", "cpu": "20s", "processes": 100, "file_size": "100MB"}
 LIMIT = 1500.0
+PROFILES = ("balanced", "strict")
 OWN_NETWORK = re.compile(r"/proc/(?:[0-9]+/|self/)?net/")
 
 
@@ -60,6 +73,7 @@ class Sample:
     file: Path | None = None
     folder: str | None = None
     bad: frozenset[str] | None = None
+    attacks: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
 
     def words(self, root: Path) -> list[str]:
         """Return the command that starts it in the sandbox, where its file is in `root`."""
@@ -77,6 +91,27 @@ class Outcome:
     tool: str
     high: bool
     stopped: bool
+    gates: Mapping[str, Played]
+
+    def held(self, *profiles: str) -> bool:
+        """Return whether the gate stops it with one of these profiles."""
+        return any(self.gates[each].stops for each in profiles if each in self.gates)
+
+
+@dataclass(frozen=True)
+class Played:
+    """What became of a tool's calls at the gate."""
+
+    calls: int
+    contained: int  # refused, held or withheld, or with something cut out or masked in the result
+    attacks: bool  # whether these were attacks that the material gives
+    shown: bool = True
+
+    @property
+    def stops(self) -> bool:
+        if not self.shown:
+            return True
+        return bool(self.contained) and (not self.attacks or self.contained == self.calls)
 
 
 def material(place: Path, python: str) -> list[Sample]:
@@ -85,7 +120,15 @@ def material(place: Path, python: str) -> list[Sample]:
         return [Sample(each.name, (python, SERVE_SAMPLE, str(each)), each) for each in sorted(place.glob("*.py"))]
     listed = YAML(typ="safe").load(place.read_text())["servers"]
     return [
-        Sample(each["name"], tuple(each["command"]), None, each["folder"], frozenset(each["bad"])) for each in listed
+        Sample(
+            each["name"],
+            tuple(each["command"]),
+            None,
+            each["folder"],
+            frozenset(each["bad"]) if "bad" in each else None,
+            each.get("attacks", {}),
+        )
+        for each in listed
     ]
 
 
@@ -107,7 +150,8 @@ def probed(folder: Path, sample: Sample) -> tuple[list[str], set[str]]:
     for finding in report["findings"]:
         sys.stderr.write(f"  {sample.name} {finding['severity']} {finding['rule']}\n")
     tools = [str(tool["name"]) for tool in report["tools"]]
-    high = [finding for finding in report["findings"] if finding["severity"] == "high"]
+    # A trace that is not complete says nothing of a tool.
+    high = [each for each in report["findings"] if each["severity"] == "high" and each["rule"] != "trace-incomplete"]
     if any(not finding.get("tool") for finding in high):
         return tools, set(tools)
     return tools, {str(finding["tool"]) for finding in high} | {str(t) for f in high for t in f.get("tools", [])}
@@ -160,6 +204,77 @@ def stopped(folder: Path, sample: Sample) -> set[str]:
     return found | {tool for tool, _ in refusals(trail)} | set(shown_its_own(trail))
 
 
+def at_gate(folder: Path, sample: Sample, tools: Sequence[str], profile: str) -> dict[str, Played]:
+    """Call tools behind the gate alone, in one session: what one of them gives labels all that comes after it."""
+    home, root, state = (folder / name for name in ("home", "root", "state"))
+    root.mkdir(parents=True)
+    (home / "documents").mkdir(parents=True)
+    for name in ("notes.txt", "b.txt"):
+        (root / name).write_text("notes\n")
+    state.mkdir()
+    seed_cache(state)
+    # Folders of the machine, as a user has them: some rules of the profiles are about those of the machine itself.
+    place = Place(home, root, state, folder, folder)
+    (root / "interlock.yaml").write_text(f"profile: {profile}\n")
+    samples = SampleFiles(str(root / "notes.txt"), str(root / "b.txt"), str(root), str(root), str(root / "new.txt"))
+    with Server(place, Way("gate", behind_gate), sample.words(root)) as server:
+        server.ask("initialize", **INITIALIZE)
+        server.tell("notifications/initialized")
+        listed = {str(each["name"]): each for each in server.ask("tools/list")["result"]["tools"]}
+        calls = {tool: sample.attacks.get(tool) or honest_calls(listed.get(tool), samples) for tool in tools}
+        for tool in tools:
+            if not called(server, tool, calls[tool]):
+                break  # it has ended
+    trail = read_trail(state)
+    return {
+        tool: Played(
+            len(calls[tool]),
+            min(contained(trail, tool), len(calls[tool])),
+            tool in sample.attacks,
+            not hides(trail, tool),
+        )
+        for tool in tools
+    }
+
+
+def honest_calls(tool: dict[str, Any] | None, samples: SampleFiles) -> list[dict[str, Any]]:
+    """Return the arguments of an honest caller; none for a tool that is not shown."""
+    return [each.arguments for each in synthesise(tool, samples)] if tool else []
+
+
+def behind_gate(place: Place, command: Any) -> list[str]:
+    """Return the command of a server behind the gate alone; the profile is in the folder that it is started in.
+
+    Its variables hold a token and a password, as those of a user do.
+    """
+    token = "ghp_" + "".join(secrets.choice(string.ascii_letters + string.digits) for _ in range(36))
+    held = [f"GITHUB_TOKEN={token}", f"DB_PASSWORD={secrets.token_urlsafe(12)}"]
+    return ["/usr/bin/env", *held, *INTERLOCK, "run", "--state-dir", str(place.state), "--trace", "off", "--", *command]
+
+
+def hides(events: list[dict[str, Any]], tool: str) -> bool:
+    """Return whether a tool was left out of the list, or the definition of it refused."""
+    kinds = ("injection_found", "hidden_characters")
+    return any(
+        event["kind"] in kinds and event.get("decision") == "deny" and event.get("tool") == tool
+        for event in events
+        if not event.get("call_id")
+    )
+
+
+def contained(events: list[dict[str, Any]], tool: str) -> int:
+    """Return how many calls of a tool were refused, held or withheld, or lost something of their results."""
+    found = set()
+    for event in events:
+        if event.get("tool") != tool or not event.get("call_id"):
+            continue
+        masked = [each for each in event.get("redactions") or () if each["path"].startswith(("result", "error"))]
+        cut = event["kind"] == "injection_found" and event["detail"]["action"] in ("strip", "withhold")
+        if event.get("decision") not in (None, "allow") or (event["kind"] == "completed" and masked) or cut:
+            found.add(event["call_id"])
+    return len(found)
+
+
 def called(server: Server, tool: str, inputs: list[dict[str, Any]]) -> bool:
     """Call a tool with every input; return False if its limits ended the server."""
     for arguments in inputs:
@@ -178,26 +293,77 @@ def shown_its_own(events: list[dict[str, Any]]) -> Iterator[str]:
             yield event["tool"]
 
 
-def judged(sample: Sample) -> list[Outcome]:
-    """Probe a server, and run it in a sandbox. Where the sandbox cannot be asked, what the probe says still counts."""
+@contextlib.contextmanager
+def told(sample: Sample) -> Iterator[None]:
+    """Say what went wrong with a server, and go on: what else is known of it still counts."""
+    try:
+        yield
+    except (subprocess.TimeoutExpired, RuntimeError, OSError, ValueError, KeyError) as error:
+        sys.stderr.write(f"{sample.name}: {error}\n")
+
+
+def judged(sample: Sample, *, honest: bool) -> list[Outcome]:
+    """Probe a server, and run it in a sandbox and behind the gate, as far as the probe does not name its tools HIGH."""
     with tempfile.TemporaryDirectory(prefix="interlock-bad-", dir=Path.home()) as made:
         folder = Path(made)
         for state in ("probe", "state"):  # a first start compiles patterns for seconds
             seed_cache(folder / state)
         tools, high, held = sorted(sample.bad or [sample.name]), set[str](), set[str]()
-        try:
+        gates: dict[str, dict[str, Played]] = {}
+        with told(sample):
             tools, high = probed(folder, sample)
-            held = stopped(folder, sample) if set(sample.bad or tools) - high else set()
-        except (subprocess.TimeoutExpired, RuntimeError, OSError, ValueError, KeyError) as error:
-            sys.stderr.write(f"{sample.name}: {error}\n")
+        left = [tool for tool in tools if tool in (sample.bad or tools) and (honest or tool not in high)]
+        with told(sample):
+            held = stopped(folder, sample) if left and not honest else set()
+        # Attacks are played one by one, each in a session of its own; honest use is one session.
+        for number, group in enumerate([left] if honest else [[tool] for tool in left]):
+            for profile in PROFILES:
+                with told(sample):
+                    for tool, became in at_gate(folder / f"{number}-{profile}", sample, group, profile).items():
+                        gates.setdefault(tool, {})[profile] = became
     counted = [tool for tool in tools if sample.bad is None or tool in sample.bad]
-    found = [Outcome(sample.name, tool, tool in high, tool in held) for tool in counted]
+    found = [Outcome(sample.name, tool, tool in high, tool in held, gates.get(tool, {})) for tool in counted]
     for absent in sorted((sample.bad or frozenset()) - set(tools)):
         sys.stderr.write(f"{sample.name} {absent}: is not there\n")
     for each in found:
-        word = "HIGH" if each.high else "stopped" if each.stopped else "nothing"
-        sys.stderr.write(f"{each.server} {each.tool}: {word}\n")
+        sys.stderr.write(f"{each.server} {each.tool}: {word(each)}\n")
     return found
+
+
+def word(outcome: Outcome) -> str:
+    """Return what became of a tool, in words."""
+    gates = [
+        f"{profile}: {'not shown' if not each.shown else f'{each.contained} of {each.calls} calls'}"
+        for profile, each in outcome.gates.items()
+        if each.contained or not each.shown
+    ]
+    said = "HIGH" if outcome.high else "stopped" if outcome.stopped else "" if gates else "nothing"
+    return ", ".join(each for each in (said, *gates) if each)
+
+
+def figures(found: list[Outcome]) -> str:
+    """Return the columns for some tools: each tool counts in the first that it fits."""
+    sums = {
+        "HIGH": sum(each.high for each in found),
+        "stopped in the sandbox": sum(each.stopped and not each.high for each in found),
+        "at the gate, balanced": sum(each.held("balanced") and not each.high and not each.stopped for each in found),
+        "only with strict": sum(
+            each.held("strict") and not each.held("balanced") and not each.high and not each.stopped for each in found
+        ),
+    }
+    return (
+        f"{len(found)} tools: " + ", ".join(f"{n} {name}" for name, n in sums.items()) + f"; sum {sum(sums.values())}"
+    )
+
+
+def honest_figures(found: list[Outcome]) -> str:
+    """Return how many honest tools are HIGH, and how many of their calls each profile refuses or changes."""
+    sums = []
+    for profile in PROFILES:
+        played = [each.gates[profile] for each in found if profile in each.gates]
+        refused, hidden = sum(each.contained for each in played), sum(not each.shown for each in played)
+        sums.append(f"{profile} refuses or changes {refused} of {sum(p.calls for p in played)} calls, hides {hidden}")
+    return f"{len(found)} tools: {sum(each.high for each in found)} HIGH; {'; '.join(sums)}"
 
 
 def main() -> None:
@@ -206,15 +372,18 @@ def main() -> None:
     parser.add_argument("material", type=Path)
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--honest", action="store_true", help="the material is good tools")
     asked = parser.parse_args()
     with ThreadPoolExecutor(asked.jobs) as pool:
-        found = [each for one in pool.map(judged, material(asked.material, asked.python)) for each in one]
-    kinds = {each: each.server.partition("_")[0] for each in found}
-    total, high = Counter(kinds.values()), Counter(kinds[each] for each in found if each.high)
-    caught = Counter(kinds[each] for each in found if each.high or each.stopped)
-    for kind in sorted(total):
-        sys.stdout.write(f"{kind}: {total[kind]} tools, {high[kind]} HIGH, {caught[kind]} HIGH or stopped\n")
-    sys.stdout.write(f"all: {total.total()} tools, {high.total()} HIGH, {caught.total()} HIGH or stopped\n")
+        judging = partial(judged, honest=asked.honest)
+        found = [each for one in pool.map(judging, material(asked.material, asked.python)) for each in one]
+    kinds: dict[str, list[Outcome]] = {}
+    for each in found:
+        kinds.setdefault(each.server.partition("_")[0], []).append(each)
+    say = honest_figures if asked.honest else figures
+    for kind in sorted(kinds):
+        sys.stdout.write(f"{kind}: {say(kinds[kind])}\n")
+    sys.stdout.write(f"all: {say(found)}\n")
 
 
 if __name__ == "__main__":

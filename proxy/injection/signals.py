@@ -264,6 +264,12 @@ _TABLE: Final = (
         rf"\b(?:pass|put|include|append|add|encode|embed|place|insert|write|provide|send)_(?:\w+_){{0,5}}(?:contents?|{_PRIVATE}|(?:full|whole|entire|complete)_(?:\w+_){{0,2}}(?:text|file|body|contents?|message|e?-?mail|conversation)|it|them)_(?:\w+_){{0,3}}(?:as|in|into|via|through|using)_(?:\w+_){{0,2}}['\"`]?(?:\w+['\"`]?_)?{_ARGUMENT}\b",
     ),
     (
+        # Named as a program names it: no sentence for people says where to send what, and by which tool.
+        "sends-out",
+        4,
+        rf"\b{_SEND}(?:ing)?_(?:[^\n]{{0,80}}?)(?:https?://|[\w.+-]{{1,40}}@[\w-]{{1,40}}\.)[^\n]{{0,60}}\b(?:using|with|via|through|by_calling)_(?:the_|your_)?[`'\"]?[a-z]{{2,20}}[_-]\w{{2,40}}[`'\"]?_(?:tool|function)\b",
+    ),
+    (
         "sends-out",
         2,
         rf"\b(?:prepend|append|include|attach|add|pass|put|insert|paste)(?:ing)?_(?:\w+_){{0,3}}(?:contents?|text|body|value)_of_(?:the_)?\S{{0,30}}{_PRIVATE_FILE}",

@@ -24,6 +24,7 @@ MAX_STRING = 4096
 OUTPUT = re.compile(
     r"\b(saves?|saved|output|export|exported|written) (\w+ )*?(to|file|path|as)\b|\boutput_?(file|path)\b"
 )
+INSTALLED = re.compile(r"/(?:site-packages|dist-packages|node_modules)/((?:@[^/]+/)?[^/]+)(?=/)")
 TELLING = 8  # an argument of so many characters is recognised in what is sent
 # Variables that say where code is found; they grant no access to data.
 SEARCH_PATHS = frozenset({"PATH", "PYTHONPATH", "NODE_PATH", "LD_LIBRARY_PATH"})
@@ -60,7 +61,9 @@ def declare_server(command: Sequence[str], variables: Mapping[str, str], folder:
     """Return what a server's command line and its variables grant it."""
     flags = [word.partition("=")[2] for word in command[1:] if "=" in word]
     texts = [*command[1:], *flags, *(value for name, value in variables.items() if name not in SEARCH_PATHS)]
-    words = frozenset(split_words(" ".join(map(posixpath.basename, command))))
+    # `node /x/node_modules/server-github/dist/index.js` has the service's name in no file's name.
+    named = [*map(posixpath.basename, command), *(found[1] for word in command for found in INSTALLED.finditer(word))]
+    words = frozenset(split_words(" ".join(named)))
     return DeclaredScope(
         server_words=words,
         words=words,

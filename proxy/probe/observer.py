@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import posixpath
 from bisect import bisect_right
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from proxy.probe.observation_facts import MISSING, ProbeObservation, RunContext, meant_program
+from proxy.probe.observation_facts import MISSING, TEMPORARY, ProbeObservation, RunContext, meant_program
 from proxy.probe.rulebook import is_sensitive
 from proxy.trace.capability import Capability, Observation
 from proxy.trace.normalise import Normaliser
@@ -27,6 +28,8 @@ MAX_SAME = 3
 # Of one capability during one call, so that many files read do not crowd out the one connection made.
 MAX_KEPT = 2000
 MAX_KEPT_AT_START = 20_000  # of servers with many libraries: that is once, and each call may have as many as above
+MAX_MISSED = 20
+_TEMPORARY = tuple(f"{folder}/" for folder in TEMPORARY)
 FULL = {"EMFILE": "open files", "ENFILE": "open files"}
 
 
@@ -53,6 +56,8 @@ class Observer:
         self.records: list[ProbeObservation] = []
         self.started: Counter[int | None] = Counter()  # threads and processes, by call
         self.exhausted: dict[int | None, str] = {}  # what the kernel had no more of, by call
+        # Files in temporary folders that calls looked for and that are not there, by call.
+        self.missed: dict[str, int] = {}
         self.dropped = 0
         self.last = 0.0
         self._first: int | None = None
@@ -115,11 +120,20 @@ class Observer:
             self._programs[observation.pid] = meant_program(observation)[0]
             if call is None and len(observation.lineage) <= 1 and observation.path:
                 self._context.programs.add(observation.path)
+        self._miss(observation, call)
         program = next((self._programs[pid] for pid in observation.lineage if pid in self._programs), "")
         if observation.capability in (Capability.NET_CONNECT, Capability.NET_DNS, Capability.IPC_UNIX):
             self._sent.setdefault(_key(observation), []).append((observation.time, call))
         ancestors = tuple(self._programs[pid] for pid in observation.lineage if pid in self._programs)
         self._keep(ProbeObservation(observation, call, program, ancestors))
+
+    def _miss(self, observation: Observation, call: int | None) -> None:
+        path = observation.path or ""
+        sought = observation.capability is Capability.FS_READ and observation.error in MISSING
+        # They are made for a second run: a server that says `/tmp/../etc/x` must not choose another place for one.
+        inside = path.startswith(_TEMPORARY) and posixpath.normpath(path) == path
+        if call is not None and sought and inside and len(self.missed) < MAX_MISSED:
+            self.missed.setdefault(path, call)
 
     def _keep(self, record: ProbeObservation) -> None:
         """Store the first few of the same, and a bounded number of a kind."""
@@ -151,6 +165,11 @@ class Observer:
             nearest = min(seen, key=lambda each: abs(each[0] - observation.time), default=None)
             self._keep(ProbeObservation(observation, nearest[1] if nearest else self._during(observation.time)))
         self._noted.clear()
+
+    def code_read(self) -> tuple[str, ...]:
+        """Return the files that were opened so far, in their order."""
+        opened = (each.observation for each in self.records if each.observation.capability is Capability.FS_READ)
+        return tuple(dict.fromkeys(each.path for each in opened if each.ok and each.path))
 
     @property
     def sought(self) -> tuple[ProbeObservation, ...]:

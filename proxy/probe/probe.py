@@ -21,10 +21,12 @@ from proxy.probe.hostile import attempts, crowds, takes_sql
 from proxy.probe.judgement import JudgedTool, ProbeLog, describe_server
 from proxy.probe.mcp_client import McpClient, RequestRefusedError, RequestTimeoutError, ServerGoneError
 from proxy.probe.observer import Observer
-from proxy.probe.report import CallResult, ProbeReport
+from proxy.probe.own_sources import own_sources
+from proxy.probe.report import CallResult, ProbeReport, add_findings
 from proxy.probe.rulebook import rulebook
 from proxy.probe.second_start import list_tools_again
 from proxy.probe.sinkhole import Sinkhole, environment, plan_sinkhole
+from proxy.probe.source_words import source_variables, source_words
 from proxy.probe.synthesise import Input, synthesise
 from proxy.probe.usage import Usage, judge_call, usage
 from proxy.probe.waited_words import waited_words
@@ -68,6 +70,7 @@ class ProbePlan:
     sources: tuple[str, ...] = ()  # folders and files with the values of credentials
     trace_file: Path | None = None  # keeps strace's lines
     hostile: bool = False  # whether inputs of a malicious caller are tried at the end
+    planted: tuple[str, ...] = ()  # files in temporary folders that the server finds
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +106,7 @@ class Probe:
 
     def __init__(self, plan: ProbePlan, progress: Callable[[int, int, str], None] = lambda *_: None) -> None:
         self._progress = progress
+        self._asked = plan
         self._workspace = workspace = Workspace()
         variables = {name: workspace.fill_in(value) for name, value in plan.variables.items()}
         self._plan = replace(plan, command=tuple(map(workspace.fill_in, plan.command)), variables=variables)
@@ -124,6 +128,8 @@ class Probe:
         self._usage = Usage()
         self._stuck = False  # whether the server answers nothing any more, though it runs
         self._judged: tuple[JudgedTool, ...] = ()
+        self._stand_in: Probe | None = None
+        self.setting = ""  # what is different from the probe that was asked for, in words
 
     async def run(self, known: ServerBaseline | None = None) -> ProbeReport:
         """Probe, and compare with what is `known`.
@@ -131,15 +137,58 @@ class Probe:
         Raises StartError where there is no such program, ServerError where it does not speak MCP, else TracingError.
         """
         try:
-            return await self._watch(known)
+            report = await self._watch(known)
+        except ServerError as error:
+            # Many servers end at once without a token. Whatever is in it, they show then what they do.
+            wanted = self._plan.hostile and not self._log.calls
+            another = self._equipped_probe(hostile=True, told=str(error)) if wanted else None
+            if another is None:
+                raise
+            report = await another.run(known)
+            self._stand_in = another
+            return report
         finally:
             self._workspace.remove()
             if self._kept_trace is not None:
                 self._kept_trace.close()
+        another = self._equipped_probe(hostile=False) if self._plan.hostile else None
+        with contextlib.suppress(ServerError, TracingError):
+            return report if another is None else add_findings(report, (await another.run()).findings, another.setting)
+        return report
+
+    def _equipped_probe(self, *, hostile: bool, told: str = "") -> Probe | None:
+        """Return a probe with the variables and temporary files that the server waits for; None if there are none.
+
+        Where it has `told` what it misses, with that variable alone: not all of them go together.
+        """
+        sources = own_sources(self._observer.code_read(), self._plan.command)
+        given = environment(self._workspace.home.path, self._run, self._variables(), "")
+        waited = {name: value for name, value in source_variables(sources).items() if name not in given}
+        waited = {name: value for name, value in waited.items() if name in told} or waited
+        # What an honest caller did not name: a text of the source, or of a malicious caller, may be a path too.
+        named = {path for call in self._log.calls[: self._log.honest] for path in call.scope.named}
+        missed = self._observer.missed.items()
+        files = tuple(path for path, call in missed if call < self._log.honest and path not in named)
+        if not waited and (hostile or not files):
+            return None
+        plan = replace(
+            self._asked, variables=self._asked.variables | waited, planted=files, hostile=hostile, trace_file=None
+        )
+        probe = Probe(plan if hostile else replace(plan, repeats=0))
+        settings = [f"with {', '.join(sorted(waited))} set"] * bool(waited) + [f"where {', '.join(files)} is"] * bool(
+            files
+        )
+        probe.setting = f"Only {' and '.join(settings)}."
+        return probe
+
+    def _variables(self) -> dict[str, str]:
+        return dict([self._workspace.home.variable]) | (self._cache.variables or {}) | self._plan.variables
 
     @property
     def evidence(self) -> ProbeEvidence:
         """What was observed; complete once `run` has returned."""
+        if self._stand_in is not None:
+            return self._stand_in.evidence
         return ProbeEvidence(
             tuple(self._log.honest_records()),
             tuple(self._log.calls),
@@ -171,7 +220,6 @@ class Probe:
 
     def _sinkhole(self, program: str, run: Path) -> Sinkhole:
         cache = self._cache
-        variables = dict([self._workspace.home.variable]) | (cache.variables or {}) | self._plan.variables
         setpriv = self._setpriv
         # strace keeps its capabilities, to trace a server that is root inside; the server itself gets none.
         dropping = (setpriv, *("--bounding-set=-all", "--inh-caps=-all", "--")) if setpriv else ()
@@ -180,7 +228,7 @@ class Probe:
             str(run),
             str(self._workspace.home.folder),
             (*tracing, *dropping, program, *self._plan.command[1:]),
-            environment(self._workspace.home.path, run, variables, os.environ.get("PATH", os.defpath)),
+            environment(self._workspace.home.path, run, self._variables(), os.environ.get("PATH", os.defpath)),
             self._workspace.cwd,
             str(Path.home()),
             str(self._plan.state_dir) if self._plan.state_dir else None,
@@ -188,6 +236,7 @@ class Probe:
             copies=cache.folders,
             drops=bool(dropping),
             home_path=str(self._workspace.home.path),
+            planted=self._plan.planted,
         )
 
     def _feed_trace(self, data: bytes) -> None:
@@ -312,9 +361,11 @@ class Probe:
 
     async def _tempt(self, client: McpClient, tools: Sequence[_Tool]) -> None:
         """Call every tool with words that hidden deeds wait for."""
+        sources = own_sources(self._observer.code_read(), self._plan.command)
         for tool in tools:
             restore_documents(self._workspace.home)
-            for each in waited_words(tool.definition, self._workspace.samples()):
+            words = source_words(sources, tool.name)
+            for each in waited_words(tool.definition, self._workspace.samples(), words):
                 if not tool.hangs and await self._ends_it(client, tool, each):
                     return
 

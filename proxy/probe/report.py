@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from proxy.probe.findings import order
 from proxy.trace.capability import Capability
 
 if TYPE_CHECKING:
@@ -74,6 +75,17 @@ class ProbeReport:
     def worst(self) -> str | None:
         severities = {found.severity for found in self.findings}
         return "high" if "high" in severities else "info" if severities else None
+
+
+def add_findings(report: ProbeReport, found: Iterable[ProbeFinding], when: str) -> ProbeReport:
+    """Return a report with the findings of another run as well, as far as they are new; `when` is how that differed."""
+    known = {(each.rule, tool) for each in report.findings for tool in each.tools}
+    new = [
+        replace(each, message=f"{each.message} {when}")
+        for each in found
+        if any((each.rule, tool) not in known for tool in each.tools)
+    ]
+    return replace(report, findings=order((*report.findings, *new)))
 
 
 def sum_up(records: Iterable[ProbeObservation], context: RunContext) -> JsonObject:

@@ -58,6 +58,7 @@ class Sinkhole:
     copies: tuple[str, ...] = ()  # folders of which the server sees copies, and may write to them
     drops: bool = False  # the command drops the capabilities that the tracer keeps: no server can trace its tracer
     home_path: str | None = None  # where the server sees its home, if it is not where it is
+    planted: tuple[str, ...] = ()  # files in temporary folders that it finds there, with nothing much in them
 
     def file(self, name: str) -> Path:
         return Path(self.folder, name)
@@ -100,7 +101,7 @@ def plan_sinkhole(sinkhole: Sinkhole) -> Launch:
 
 def main(plan: str) -> None:
     words = json.loads(Path(plan).read_text())
-    tuples = {name: tuple(words[name]) for name in ("command", "copies", "sources")}
+    tuples = {name: tuple(words[name]) for name in ("command", "copies", "sources", "planted")}
     sinkhole = Sinkhole(**{**words, **tuples})
     # Opened now: once half of the mounts are made, the path may lead elsewhere.
     with sinkhole.file("problem").open("w", buffering=1) as problem:
@@ -167,6 +168,7 @@ def _become(sinkhole: Sinkhole, stderr: int) -> None:
     try:
         os.dup2(stderr, 2)
         os.closerange(3, 1 << 10)
+        _plant(sinkhole.planted)
         os.chdir(sinkhole.working_folder)
         for number in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
@@ -178,6 +180,14 @@ def _become(sinkhole: Sinkhole, stderr: int) -> None:
         os.write(2, f"cannot start {sinkhole.command[0]!r}: {error.strerror}\n".encode())
     finally:
         os._exit(127)
+
+
+def _plant(paths: tuple[str, ...]) -> None:
+    """Make files in the copies of the temporary folders; what cannot be made there is left out."""
+    for path in map(Path, paths):
+        with contextlib.suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("1\n")
 
 
 def bound(kind: int, most: int) -> None:

@@ -86,3 +86,10 @@ def test_arguments_name_paths_also_relative_to_each_other_and_hosts() -> None:
 )
 def test_a_path_is_under_a_place_at_its_boundary(path: str, under: bool) -> None:
     assert is_under(path, ["/a/b"]) is under
+
+
+def test_a_server_is_called_after_the_package_that_its_file_is_of() -> None:
+    words = declare_server(["node", "/x/node_modules/@some/server-github/dist/index.js"], {}, "/").words
+    assert {"server", "github", "index"} <= words
+    assert "dist" not in words
+    assert "tool" in declare_server(["python", "/v/lib/python3.13/site-packages/mcp_tool/__main__.py"], {}, "/").words

@@ -107,6 +107,22 @@ def test_the_same_again_and_again_is_kept_a_few_times_and_what_is_sent_always() 
     assert watch.dropped == 0
 
 
+def test_files_that_a_call_looks_for_among_temporary_ones_are_told_with_the_first_call_that_did() -> None:
+    watch, clock = observer()
+    missing = '{{pid}} {{at}} openat(AT_FDCWD, "{}", O_RDONLY) = -1 ENOENT (No such file or directory)'
+    looked = '7 12.000000 newfstatat(AT_FDCWD, "/tmp/seen", 0x7ff, 0) = -1 ENOENT (No such file or directory)'
+    feed(watch, missing.format("/tmp/start").format(pid=7, at="1.000000"))
+    clock.now = 10.0
+    watch.begin(4)
+    feed(watch, looked, *(missing.format(path).format(pid=7, at="12.5") for path in ("/tmp/mark", "/h/x", "/tmp/mark")))
+    feed(watch, missing.format("/tmp/../etc/x").format(pid=7, at="12.6"))  # would be made there
+    feed(watch, open_line(7, 13.0, "/tmp/there"))
+    clock.now = 20.0
+    watch.begin(5)
+    feed(watch, missing.format("/tmp/mark").format(pid=7, at="21.5"))
+    assert watch.missed == {"/tmp/seen": 4, "/tmp/mark": 4}
+
+
 def test_past_what_is_kept_of_a_kind_is_counted_and_other_kinds_have_room() -> None:
     watch, _ = observer()
     watch.begin(0)

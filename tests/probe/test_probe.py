@@ -18,6 +18,7 @@ from proxy.probe.probe import Probe, ProbePlan
 from proxy.probe.report import ProbeReport
 from tests.servers.deceiving import EXPECTED as DECEITS
 from tests.servers.misbehaving import EXPECTED, KEYRING_VALUE
+from tests.servers.waiting import EXPECTED as WAITS
 from tests.support.harness import REPOSITORY
 from tests.support.node_tools import MODULES, node
 from tests.support.system_needs import needs, needs_namespaces
@@ -69,6 +70,26 @@ def test_what_waits_for_a_word_changes_later_or_only_answers_is_found() -> None:
     # Which of the two files about the machine's maker is there depends on the machine.
     assert all(rules & DECEITS[str(tool)] and rules <= DECEITS[str(tool)] for tool, rules in found(report).items())
     assert "fs.write" not in report.tools[[tool.name for tool in report.tools].index("profile")].observed
+
+
+def test_what_waits_for_a_text_a_variable_or_a_file_is_found() -> None:
+    report = ours("waiting", hostile=True, repeats=0)
+    assert report.problem is None
+    assert found(report) == WAITS, [each.data() for each in report.findings]
+    stayed = {tool: each.message for each in report.findings for tool in each.tools if each.rule == "persistence"}
+    told = "Only with NOTES_STAGE, NOTES_TOKEN set and where /tmp/.waiting-orchard/mark is."
+    assert stayed["count"].endswith(told)
+    assert stayed["order"].endswith(told)
+    assert "Only" not in stayed["profile"]
+    assert found(ours("waiting", repeats=0)) == {}
+
+
+def test_a_server_that_ends_without_a_variable_of_its_source_is_started_with_it() -> None:
+    report = ours("waiting", "--needs-token", hostile=True, repeats=0)
+    assert report.problem is None
+    assert found(report).keys() == WAITS.keys()
+    with pytest.raises(ServerError, match="NOTES_TOKEN is not set"):
+        ours("waiting", "--needs-token", repeats=0)
 
 
 @pytest.fixture(scope="module")
