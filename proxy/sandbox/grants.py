@@ -48,6 +48,7 @@ class Grants:
     read: tuple[str, ...] = ()
     write: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()  # exist inside of the above, and are covered
+    pinned: tuple[str, ...] = ()  # of those, what a later start reads by its path: no folder above may be renamed
     hide: tuple[str, ...] = ()  # absolute globs, for what is made later
     exec: tuple[str, ...] = ()
     sockets: tuple[str, ...] = ()

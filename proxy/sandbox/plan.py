@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from proxy.sandbox.grants import Grants
     from proxy.sandbox.server_process import Launch
@@ -92,6 +92,7 @@ class SandboxPlan:
                 "files": shown,
                 "links": files.links,
                 "temporary": list(self.grants.temporary),
+                "pinned": _folders_above(self.grants.pinned, [path for path, _ in shown]),
                 "hidden": hidden,
                 "given": dict(self.given),
             },
@@ -105,6 +106,13 @@ class SandboxPlan:
             real = os.path.realpath(path)
             if os.path.exists(real):  # noqa: PTH110
                 yield real
+
+
+def links_on_the_way(path: str) -> tuple[str, ...]:
+    """Return the links that an absolute path leads through, each where it is."""
+    files = _Files()
+    files.add(path, "read")
+    return tuple(files.links)
 
 
 class _Files:
@@ -158,6 +166,12 @@ class _Files:
     def _includes(self, above: str, kind: str) -> bool:
         known = self._kinds.get(above)
         return known is not None and kind != "socket" and _STRENGTH[known] >= _STRENGTH[kind]
+
+
+def _folders_above(paths: Iterable[str], shown: Sequence[str]) -> list[str]:
+    """Return the folders between what is shown and `paths`, the upper ones first."""
+    above = {folder for path in paths for folder in _ancestors(path)}
+    return sorted(folder for folder in above if folder not in shown and _is_below_any(folder, shown))
 
 
 def _ancestors(path: str) -> Iterator[str]:
