@@ -75,6 +75,7 @@ def expand(profile: SandboxProfile, around: Surroundings, environ: Mapping[str, 
     sockets = tuple(dict.fromkeys(path for line in profile.sockets for path in substitute(line, around)))
     # Who may use any unix socket could connect to each that it sees.
     shared = tuple(path for path in sockets if path not in scratch)
+    _check_sockets(shared)
     unlisted = hidden.special((*granted, *write), sockets) if sockets else ()
     return Grants(
         read=granted,
@@ -231,6 +232,13 @@ class _Hidden:
         shown = [folder for folder in folders if not _is_system(folder)]
         found += walk(shown, lambda path, _name: _is_socket(path), SKIPPED - {".git"}, plain=False)
         return [path for path in found if path not in kept]
+
+
+def _check_sockets(paths: Iterable[str]) -> None:
+    """Raise ValueError for what is no socket: a folder would be shown whole, its secrets as well."""
+    for path in paths:
+        if os.path.exists(path) and not _is_socket(os.path.realpath(path)):  # noqa: PTH110
+            raise ValueError(f"{path!r} under sockets is no unix socket; name the socket itself")
 
 
 def _is_socket(path: str) -> bool:

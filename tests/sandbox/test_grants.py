@@ -79,6 +79,14 @@ def test_sockets_that_are_not_listed_are_hidden_once_any_is(home: Path):
     assert set(found.hidden) == {*map(str, paths[1:]), f"{home}/work/id_rsa"}
 
 
+@pytest.mark.parametrize("name", ["", ".ssh", ".ssh/id_rsa"])
+def test_what_is_no_socket_is_not_shown_as_one(home: Path, name: str):
+    (home / ".ssh").mkdir(exist_ok=True)
+    (home / ".ssh" / "id_rsa").write_text("key")
+    with pytest.raises(ValueError, match="is no unix socket"):
+        granted(home, sockets=[str(home / name)])
+
+
 def test_a_server_may_have_sockets_of_its_own_without_one_of_the_machine(home: Path):
     found = granted(home, sockets=["$TMP"], write=["$TMP"])
     assert (found.unix, found.sockets) == (True, ())
