@@ -58,12 +58,13 @@ class SandboxPlan:
     def spec(self) -> dict[str, Any]:
         """Return the plan in the form that travels."""
         files = _Files()
-        for path in (*self.grants.read, *self.package, self.launch.program):
+        writable = [os.path.realpath(path) for path in self.grants.write]
+        for path in (*_unreplaceable(self.grants.read, writable), *self.package, self.launch.program):
             if path not in self.given:  # the machine's own is not shown, and a link there must not be followed
                 files.add(path, "read")
         for path in self.grants.exec:
             files.add(path, "read")
-        for path in self.grants.write:
+        for path in _unreplaceable(self.grants.write, writable):
             files.add(path, "own" if _holds_package(path, self.package) else "write")
         for path in self.grants.sockets:
             files.add(path, "socket")
@@ -113,6 +114,14 @@ def links_on_the_way(path: str) -> tuple[str, ...]:
     files = _Files()
     files.add(path, "read")
     return tuple(files.links)
+
+
+def _unreplaceable(paths: Iterable[str], writable: Sequence[str]) -> Iterator[str]:
+    """Return the paths without those by a link that the server could have made: it would choose what they open."""
+    for path in paths:
+        folders = (os.path.realpath(os.path.dirname(link)) for link in links_on_the_way(path))  # noqa: PTH120
+        if not any(_is_below_any(folder, writable) for folder in folders):
+            yield path
 
 
 class _Files:

@@ -143,8 +143,8 @@ def test_a_supervised_server_does_not_open_a_hidden_file_that_is_made_later(fold
 
 
 @pytest.mark.parametrize("by_link", [False, True])
-def test_what_confines_a_server_is_not_its_to_read_change_or_move(folder: Path, by_link: bool) -> None:
-    state, link = folder / "root" / "state", folder / "link"
+def test_what_confines_a_server_is_not_its_to_read_change_or_move(folder: Path, tmp_path: Path, by_link: bool) -> None:
+    state, link = folder / "root" / "state", tmp_path / "link"
     link.symlink_to(folder)
     flag = profile(folder, write=[str(link if by_link else folder)])
     with started(folder, ASKING, flag, state_dir=state) as run:
