@@ -192,6 +192,10 @@ class _Hidden:
         below = [folder[len(home) + 1 :] for home in self._homes if folder.startswith(f"{home}/")]
         return not _is_system(folder) and (folder in self._roots or not any(each.startswith(".") for each in below))
 
+    def _is_searched(self, path: str) -> bool:
+        # A server that was written where it runs has its package among the user's own files.
+        return path not in self._packages or os.path.realpath(path) in self._roots
+
     def _is_closed(self, path: str) -> bool:
         if path in self._opened:
             return False
@@ -220,13 +224,13 @@ class _Hidden:
         ]
         found = [path for pattern in others for path in _glob(pattern)]
         fits = _name_test(names)
-        folders = dict.fromkeys(os.path.realpath(path) for path in granted if path not in self._packages)
+        folders = dict.fromkeys(os.path.realpath(path) for path in granted if self._is_searched(path))
         found += walk([folder for folder in folders if self._is_personal(folder)], fits)
         yield from (path for path in dict.fromkeys(found) if path not in self._opened)
 
     def special(self, granted: Iterable[str], listed: Sequence[str]) -> list[str]:
         """Return the sockets inside of granted folders that are not listed."""
-        folders = dict.fromkeys(os.path.realpath(path) for path in granted if path not in self._packages)
+        folders = dict.fromkeys(os.path.realpath(path) for path in granted if self._is_searched(path))
         kept = frozenset(os.path.realpath(path) for path in listed)
         found = [path for path in folders if _is_socket(path)]
         shown = [folder for folder in folders if not _is_system(folder)]

@@ -134,3 +134,15 @@ def test_too_many_matches_are_refused_and_not_cut(home: Path, monkeypatch: pytes
         granted(home, read=["$HOME/*/x.py"])
     with pytest.raises(ValueError, match="too many files"):
         granted(home, read=["$CWD"])
+
+
+@pytest.mark.parametrize("package", [(), ("work",), ("work/deep",)])
+def test_what_is_hidden_is_hidden_in_a_package_among_the_users_files_too(home: Path, package: tuple[str, ...]):
+    for name in ("deep/.env", "deep/id_rsa"):
+        (home / "work" / name).parent.mkdir(exist_ok=True)
+        (home / "work" / name).touch()
+    work = str(home / "work")
+    around = Surroundings(str(home), work, roots=(work,), package=tuple(str(home / each) for each in package))
+    lines = {"read": ["$PACKAGE", "$ROOTS"], "hide": ["**/.env"]}
+    found = expand(SandboxProfile.model_validate(lines), around, {})
+    assert {f"{work}/deep/.env", f"{work}/deep/id_rsa"} <= set(found.hidden)
