@@ -53,7 +53,7 @@ class Places:
     def is_broad(self, path: str) -> bool:
         """Return whether a folder is a home, or belongs to many: as a line it would open what was never seen."""
         named = _is_below_any(path, (*self.roots, *self.package))
-        return not named and (path in SHARED or path in self.homes or path == posixpath.dirname(self.home))
+        return not named and (path in SHARED or path in self.homes or _is_home(path, self))
 
 
 def generalise(paths: Sequence[str], places: Places, *, written: bool = False) -> dict[str, list[str]]:
@@ -141,8 +141,14 @@ def _merge_folders(lines: dict[str, list[str]], places: Places, *, written: bool
 
 
 def _is_shared(folder: str, places: Places) -> bool:
-    whole = folder in SHARED or folder in ("$HOME", "$CWD") or folder == posixpath.dirname(places.home)
+    whole = folder in SHARED or folder in ("$HOME", "$CWD") or _is_home(folder, places)
     return whole or folder in (f"$HOME/{each}" for each in (*OWN_FOLDERS, ".local"))
+
+
+def _is_home(folder: str, places: Places) -> bool:
+    """Return whether a folder holds the homes, or is somebody else's."""
+    homes = posixpath.dirname(places.home)
+    return folder == homes or posixpath.dirname(folder) in {"/home", homes} - {"/"}
 
 
 def _joined(variable: str, rest: str) -> str:

@@ -7,6 +7,7 @@ not permit what is bad about it.
 from __future__ import annotations
 
 import posixpath
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,10 @@ PROGRAMS = {
 }
 SYSTEM_PROGRAMS = ("/usr/bin", "/bin", "/usr/local/bin", "/usr/sbin", "/sbin")
 MAX_TOLD = 3
+# What a profile reads as more than one name: a server may look up "*.com", or make a file of that name.
+_MARKS = re.compile(r"[*?\[$\x00-\x1f\x7f]|(?:\A|/)\.\.(?:/|\Z)")
+_VARIABLE = re.compile(r"\A\$[A-Z]+(?=/|\Z)")
+_HOST = re.compile(r"(?:\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::[1-9][0-9]{0,4})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +125,8 @@ def _left_out(acts: Acts, places: Places) -> Iterable[LeftOut]:
             yield LeftOut(what, "a secret: name it under `secrets:` if the server must read it")
         elif act.kind == "socket" and act.target.startswith("@"):
             yield LeftOut(what, "abstract sockets cannot be permitted")
+        elif _stands_for_others(act, places):
+            yield LeftOut(what, "as a line it would not stand for itself alone")
     for (kind, rule), those in blamed.items():
         for name, group in _as_lines(kind, those, places):
             yield LeftOut(f"{kind} {name}, {told(*group)}", f"a probe blames it: {rule}")
@@ -142,9 +149,20 @@ def _too_broad(acts: Sequence[Act], places: Places, given: SandboxProfile) -> It
 
 
 def _is_closed(act: Act, places: Places) -> bool:
-    if act.kind == "socket":
-        return act.target.startswith("@")
-    return act.kind in ("read", "write") and places.is_secret(act.target)
+    closed = act.kind in ("read", "write") and places.is_secret(act.target)
+    return closed or _stands_for_others(act, places)
+
+
+def _stands_for_others(act: Act, places: Places) -> bool:
+    """Return whether a profile would read what was touched as a pattern or a variable, or not at all."""
+    if act.kind == "reach":
+        return _HOST.fullmatch(act.target) is None
+    if not act.target.startswith("/"):
+        return True
+    # A file with such a mark below `$ROOTS` is in a line without it. The "/**" of a line is ours, but of a file "**".
+    lines = generalise([act.target], places) if act.kind in ("read", "write") else (act.target,)
+    ours = "" if act.target.endswith("/**") else "/**"
+    return any(_MARKS.search(_VARIABLE.sub("", line).removesuffix(ours)) for line in lines)
 
 
 def _extends(acts: Sequence[Act]) -> tuple[Line, ...]:

@@ -10,20 +10,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy.agent.env import change
-from proxy.config import config_path
+from proxy.config import CONFIG_ENV, CONFIG_FILE, config_path
 from proxy.errors import ConfigError
 from proxy.runtime.server_credentials import hidden_from_servers
 from proxy.sandbox.grants import Grants, Surroundings, expand
-from proxy.sandbox.plan import SandboxPlan, WayOut
+from proxy.sandbox.plan import SandboxPlan, WayOut, links_on_the_way
 from proxy.sandbox.profile import SandboxProfile, binds_hosts, host_fits, profile_hash
-from proxy.sandbox.profile_files import load_profile, resolve
+from proxy.sandbox.profile_files import files_of, load_profile, resolve
 from proxy.sandbox.sandboxed_start import SandboxedStart, SandboxReport
 from proxy.sandbox.server_package import package_of, roots_of
 from proxy.sandbox.stand_ins import stand_ins
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from proxy.config import Settings
     from proxy.policy.decide import CompiledPolicy
@@ -41,11 +41,15 @@ _HELPERS: Final = (("git", re.compile(r"\bgit\b")), ("browser", re.compile(r"pla
 
 @dataclass(frozen=True, slots=True)
 class ChosenSandbox:
-    """The profile that holds for one server, whole; `require` where an incomplete sandbox is an error."""
+    """The profile that holds for one server, whole; `require` where an incomplete sandbox is an error.
+
+    `files` are those that it was read from.
+    """
 
     profile: SandboxProfile
     name: str
     require: bool = False
+    files: tuple[Path, ...] = ()
 
 
 def choose_sandbox(
@@ -64,11 +68,13 @@ def choose_sandbox(
                 f"the policy has a sandbox for {server!r}, so --sandbox {named} cannot count; write --sandbox alone"
             )
         folder = policy.files[0].parent if policy.files else None
-        return ChosenSandbox(resolve(by_policy, folder, parsed), "policy", required)
+        files = (*policy.files, *files_of(by_policy.extends, folder, parsed))
+        return ChosenSandbox(resolve(by_policy, folder, parsed), "policy", required, files)
     if flag is None:
         return None
     if named is not None:
-        return ChosenSandbox(load_profile(named, Path.cwd(), parsed), named, required)
+        files = files_of([named], Path.cwd(), parsed)
+        return ChosenSandbox(load_profile(named, Path.cwd(), parsed), named, required, files)
     presets = presets_for(command)
     own = SandboxProfile(extends=list(presets), read=["$ROOTS", "$CWD"], write=["$ROOTS"])
     return ChosenSandbox(resolve(own, None, parsed), "+".join(presets) or "base", required)
@@ -231,14 +237,14 @@ def prepare_sandbox(
         return SandboxedRun(chosen, launch, launch.argv, around=around)
     way = find_way_out(chosen.profile.hosts, settings)
     try:
-        grants = expand(chosen.profile, around, os.environ)
+        grants = _with_settings_made(expand(chosen.profile, around, os.environ), config)
     except (ValueError, OSError) as error:
         raise ConfigError(f"the sandbox profile {chosen.name!r} cannot be applied: {error}") from error
     supervised = chosen.profile.binds_files or chosen.profile.supervise
     ours, theirs = socket.socketpair() if supervised else (None, None)
     plan = SandboxPlan(
         launch,
-        _without_own(grants, settings, config),
+        _without_own(grants, chosen, settings, config),
         cwd,
         package=package,
         require=chosen.require,
@@ -262,12 +268,47 @@ def find_way_out(hosts: tuple[str, ...] | None, settings: Settings) -> WayOut:
     return way_out(hosts, settings)
 
 
-def _without_own(grants: Grants, settings: Settings, config: Path | None) -> Grants:
-    """Return grants without what confines the server: its policy, settings and the proxy's state are hidden."""
-    own = [settings.state_dir, settings.policy, config_path(config, os.environ)]
+def _with_settings_made(grants: Grants, config: Path | None) -> Grants:
+    """Return grants with an empty settings file made in the working folder, where the server could make one.
+
+    The next start would read it, and with it the policy and the sandbox that it names. Raises OSError.
+    """
+    path = os.path.realpath(CONFIG_FILE)
+    named = config is not None or bool(os.environ.get(CONFIG_ENV))
+    if named or not _is_in_any(path, map(os.path.realpath, grants.write)) or not os.access(Path(path).parent, os.W_OK):
+        return grants
+    handle = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    found = os.fstat(handle)
+    os.close(handle)
+    # Also one that is empty already: it is another server's, and must not go while this one could make it.
+    made = () if found.st_size else ((path, found.st_ino),)
+    return replace(grants, made=(*grants.made, *made))
+
+
+def _refuse_links(paths: Iterable[Path], grants: Grants) -> None:
+    """Raise ConfigError for a link that the server could replace: a link cannot be covered."""
+    writable = [os.path.realpath(each) for each in grants.write]
+    for path in paths:
+        for link in links_on_the_way(str(path.absolute())):
+            if _is_in_any(str(Path(link).parent.resolve()), writable):
+                raise ConfigError(
+                    f"{link} is a link, and the server may write its folder: it could put its own {path.name} there; "
+                    f"name {path.resolve()} instead"
+                )
+
+
+def _is_in_any(path: str, folders: Iterable[str]) -> bool:
+    return any(path == each or path.startswith(f"{each}/") for each in folders)
+
+
+def _without_own(grants: Grants, chosen: ChosenSandbox, settings: Settings, config: Path | None) -> Grants:
+    """Return grants without what confines the server: its policy, profile, settings and the proxy's state."""
+    own = [settings.state_dir, settings.policy, config_path(config, os.environ), *chosen.files]
+    _refuse_links([path for path in own if path is not None], grants)
     paths = [str(path.resolve()) for path in own if path is not None and path.exists()]
     # A server that needs a credential has a placeholder of it.
     paths += hidden_from_servers(settings.state_dir)
-    shown = (*grants.read, *grants.write)
-    inside = [path for path in paths if any(path == each or path.startswith(f"{each}/") for each in shown)]
-    return replace(grants, hidden=tuple(dict.fromkeys((*grants.hidden, *inside))))
+    # As the view has them: a folder may be granted by a link.
+    shown = [os.path.realpath(path) for path in (*grants.read, *grants.write)]
+    inside = [path for path in paths if _is_in_any(path, shown)]
+    return replace(grants, hidden=tuple(dict.fromkeys((*grants.hidden, *inside))), pinned=tuple(dict.fromkeys(inside)))

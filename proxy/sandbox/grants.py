@@ -48,6 +48,7 @@ class Grants:
     read: tuple[str, ...] = ()
     write: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()  # exist inside of the above, and are covered
+    pinned: tuple[str, ...] = ()  # of those, what a later start reads by its path: no folder above may be renamed
     hide: tuple[str, ...] = ()  # absolute globs, for what is made later
     exec: tuple[str, ...] = ()
     sockets: tuple[str, ...] = ()
@@ -74,6 +75,7 @@ def expand(profile: SandboxProfile, around: Surroundings, environ: Mapping[str, 
     sockets = tuple(dict.fromkeys(path for line in profile.sockets for path in substitute(line, around)))
     # Who may use any unix socket could connect to each that it sees.
     shared = tuple(path for path in sockets if path not in scratch)
+    _check_sockets(shared)
     unlisted = hidden.special((*granted, *write), sockets) if sockets else ()
     return Grants(
         read=granted,
@@ -190,6 +192,10 @@ class _Hidden:
         below = [folder[len(home) + 1 :] for home in self._homes if folder.startswith(f"{home}/")]
         return not _is_system(folder) and (folder in self._roots or not any(each.startswith(".") for each in below))
 
+    def _is_searched(self, path: str) -> bool:
+        # A server that was written where it runs has its package among the user's own files.
+        return path not in self._packages or os.path.realpath(path) in self._roots
+
     def _is_closed(self, path: str) -> bool:
         if path in self._opened:
             return False
@@ -218,18 +224,25 @@ class _Hidden:
         ]
         found = [path for pattern in others for path in _glob(pattern)]
         fits = _name_test(names)
-        folders = dict.fromkeys(os.path.realpath(path) for path in granted if path not in self._packages)
+        folders = dict.fromkeys(os.path.realpath(path) for path in granted if self._is_searched(path))
         found += walk([folder for folder in folders if self._is_personal(folder)], fits)
         yield from (path for path in dict.fromkeys(found) if path not in self._opened)
 
     def special(self, granted: Iterable[str], listed: Sequence[str]) -> list[str]:
         """Return the sockets inside of granted folders that are not listed."""
-        folders = dict.fromkeys(os.path.realpath(path) for path in granted if path not in self._packages)
+        folders = dict.fromkeys(os.path.realpath(path) for path in granted if self._is_searched(path))
         kept = frozenset(os.path.realpath(path) for path in listed)
         found = [path for path in folders if _is_socket(path)]
         shown = [folder for folder in folders if not _is_system(folder)]
         found += walk(shown, lambda path, _name: _is_socket(path), SKIPPED - {".git"}, plain=False)
         return [path for path in found if path not in kept]
+
+
+def _check_sockets(paths: Iterable[str]) -> None:
+    """Raise ValueError for what is no socket: a folder would be shown whole, its secrets as well."""
+    for path in paths:
+        if os.path.exists(path) and not _is_socket(os.path.realpath(path)):  # noqa: PTH110
+            raise ValueError(f"{path!r} under sockets is no unix socket; name the socket itself")
 
 
 def _is_socket(path: str) -> bool:

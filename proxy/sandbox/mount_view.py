@@ -40,7 +40,10 @@ LINKS = {
 # The machine's own switches; real root could use them without any capability.
 SWITCHES = ("sys", "irq", "bus", "fs", "acpi", "scsi", "sysrq-trigger")
 # What tells of the machine or of other people's keys.
-TELLING = ("kcore", "keys", "key-users", "kmsg", "kallsyms", "timer_list", "slabinfo", "vmallocinfo", "config.gz")
+TELLING = (
+    *("kcore", "keys", "key-users", "kmsg", "kallsyms", "timer_list", "slabinfo", "vmallocinfo", "config.gz"),
+    *("kpagecount", "kpageflags", "kpagecgroup", "pagetypeinfo"),  # of every page of memory; root's alone to read
+)
 SCRATCH = "mode=1777,size=512m"
 COVER = "mode=000,size=4k"
 COVER_OF_GIVEN = "mode=711,size=4m"
@@ -65,10 +68,14 @@ class View:
         files: list[tuple[str, str]],
         links: dict[str, str],
         temporary: list[str],
+        pinned: list[str],
         hidden: list[str],
         given: dict[str, str],
     ) -> None:
-        """Show `files` (path and kind) and `links`; cover `hidden`; write `given` texts. Raises SandboxError."""
+        """Show `files` (path and kind) and `links`; cover `hidden`; write `given` texts. Raises SandboxError.
+
+        `pinned` are folders that cannot be renamed or removed, the upper ones first.
+        """
         # Before any other mount, which would else appear outside where the machine's mounts are shared.
         mount(None, "/", None, MS_REC | MS_PRIVATE)
         # By descriptor: the folder that is about to be covered may hold some of them.
@@ -82,6 +89,10 @@ class View:
             self._show(path, kind, handle)
         for path, target in links.items():
             self._link(path, target)
+        # A cover stays with what it covers. Where a folder above could be renamed, another file would be at its path
+        # for the next start to read. Before the covers, and with what is mounted below: nothing is uncovered.
+        for path in pinned:
+            mount(self._base + path, self._base + path, None, MS_BIND | MS_REC)
         covers = self._hide(hidden, given)
         for path, text in given.items():
             self._give(path, text)

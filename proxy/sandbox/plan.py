@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from proxy.sandbox.grants import Grants
     from proxy.sandbox.server_process import Launch
@@ -58,12 +58,13 @@ class SandboxPlan:
     def spec(self) -> dict[str, Any]:
         """Return the plan in the form that travels."""
         files = _Files()
-        for path in (*self.grants.read, *self.package, self.launch.program):
+        writable = [os.path.realpath(path) for path in self.grants.write]
+        for path in (*_unreplaceable(self.grants.read, writable), *self.package, self.launch.program):
             if path not in self.given:  # the machine's own is not shown, and a link there must not be followed
                 files.add(path, "read")
         for path in self.grants.exec:
             files.add(path, "read")
-        for path in self.grants.write:
+        for path in _unreplaceable(self.grants.write, writable):
             files.add(path, "own" if _holds_package(path, self.package) else "write")
         for path in self.grants.sockets:
             files.add(path, "socket")
@@ -92,6 +93,7 @@ class SandboxPlan:
                 "files": shown,
                 "links": files.links,
                 "temporary": list(self.grants.temporary),
+                "pinned": _folders_above(self.grants.pinned, [path for path, _ in shown]),
                 "hidden": hidden,
                 "given": dict(self.given),
             },
@@ -105,6 +107,21 @@ class SandboxPlan:
             real = os.path.realpath(path)
             if os.path.exists(real):  # noqa: PTH110
                 yield real
+
+
+def links_on_the_way(path: str) -> tuple[str, ...]:
+    """Return the links that an absolute path leads through, each where it is."""
+    files = _Files()
+    files.add(path, "read")
+    return tuple(files.links)
+
+
+def _unreplaceable(paths: Iterable[str], writable: Sequence[str]) -> Iterator[str]:
+    """Return the paths without those by a link that the server could have made: it would choose what they open."""
+    for path in paths:
+        folders = (os.path.realpath(os.path.dirname(link)) for link in links_on_the_way(path))  # noqa: PTH120
+        if not any(_is_below_any(folder, writable) for folder in folders):
+            yield path
 
 
 class _Files:
@@ -158,6 +175,12 @@ class _Files:
     def _includes(self, above: str, kind: str) -> bool:
         known = self._kinds.get(above)
         return known is not None and kind != "socket" and _STRENGTH[known] >= _STRENGTH[kind]
+
+
+def _folders_above(paths: Iterable[str], shown: Sequence[str]) -> list[str]:
+    """Return the folders between what is shown and `paths`, the upper ones first."""
+    above = {folder for path in paths for folder in _ancestors(path)}
+    return sorted(folder for folder in above if folder not in shown and _is_below_any(folder, shown))
 
 
 def _ancestors(path: str) -> Iterator[str]:

@@ -10,6 +10,7 @@ ended it; 127 and 126 where it could not be started, as in a shell.
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import select
 import signal
@@ -160,22 +161,38 @@ def watch(pid: int, owner: int, wakeup: int) -> int | None:
             return None
 
 
-def remove_empty(path: str, inode: int) -> None:
-    """Remove a file that was made for the program, and that it left empty."""
+def hold(path: str) -> int | None:
+    """Keep a file that was made for the program from another server's reaper, which would remove it; None if gone."""
     try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    fcntl.flock(handle, fcntl.LOCK_SH)
+    return handle
+
+
+def remove_empty(path: str, inode: int, held: int | None) -> None:
+    """Remove a file that was made for the program, and that it left empty, unless another server has it too.
+
+    It may stand where no server may make a file: a name that is free again would be free for all of them.
+    """
+    if held is None:
+        return
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         found = os.lstat(path)
         if found.st_ino == inode and found.st_size == 0 and stat.S_ISREG(found.st_mode):
             os.unlink(path)
     except OSError:
-        return  # somebody else removed it
+        return  # somebody else removed it, or has it
 
 
 def main(argv: list[str], execute: Callable[[str, list[str]], None] = execute_program) -> int:
     """Run the program until it or the owner ends; return the exit code. `execute` makes a process the program."""
     owner, rest = int(argv[0]), argv[1:]
-    made: list[tuple[str, int]] = []
+    made: list[tuple[str, int, int | None]] = []
     while rest[0] == REMOVE_EMPTY:
-        made.append((rest[1], int(rest[2])))
+        made.append((rest[1], int(rest[2]), hold(rest[1])))
         del rest[:3]
     program, command = rest[0], rest[1:]
     # A server that inherited the pipe could hold it open, and would not be ended with its owner.
@@ -197,8 +214,8 @@ def main(argv: list[str], execute: Callable[[str, list[str]], None] = execute_pr
         os.close(stream)
     status = watch(pid, owner, reading)
     kill_descendants(reaper)
-    for path, inode in made:  # here: the owner may have been killed
-        remove_empty(path, inode)
+    for each in made:  # here: the owner may have been killed
+        remove_empty(*each)
     return SIGNALLED + signal.SIGKILL if status is None else exit_code(status)
 
 

@@ -61,6 +61,13 @@ def resolve(profile: SandboxProfile, folder: Path | None = None, parsed: ParsedF
     return merge([*found.values(), profile])
 
 
+def files_of(names: Sequence[str], folder: Path | None = None, parsed: ParsedFiles | None = None) -> tuple[Path, ...]:
+    """Return the files that profiles of these names are read from, with all that they extend."""
+    found: dict[str, SandboxProfile] = {}
+    _gather(names, folder, found, parsed)
+    return tuple(map(Path, found))
+
+
 def _gather(
     names: Sequence[str], folder: Path | None, found: dict[str, SandboxProfile], parsed: ParsedFiles | None
 ) -> None:

@@ -18,7 +18,7 @@ LOAD, EQUAL, AT_LEAST, ANY_BIT, MASK, RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x0
 NUMBER, ARCHITECTURE, ARGUMENTS = 0, 4, 16
 X32 = 0x40000000
 UNIX, INET, INET6, NETLINK = 1, 2, 10, 16
-SOCK_RAW, SOCK_KIND = 3, 0xF
+SOCK_DGRAM, SOCK_RAW, SOCK_KIND = 2, 3, 0xF
 TIOCSTI, TIOCLINUX, TIOCSETD = 0x5412, 0x541C, 0x5423
 NEW_NAMESPACES = 0x7E020000
 NEW_TIME = 0x80
@@ -116,7 +116,7 @@ def argument(number: int) -> Instruction:
 def make_filter(machine: str, *, unix: bool, inet: bool, memfd_exec_off: bool, told: bool = False) -> list[Instruction]:
     """Return the filter for a machine, in classic BPF; KeyError for one whose numbers are not known.
 
-    `unix` and `inet` are the kinds of sockets that may be made; a pair of unix sockets always may. With
+    `unix` and `inet` are the kinds of sockets that may be made; a pair of unix streams always may. With
     `memfd_exec_off` the kernel itself makes memory files without the right to be executed. `told`: what is refused
     goes to the filter's listener, which answers with the error; what programs try all the time does not.
     """
@@ -142,7 +142,7 @@ def make_filter(machine: str, *, unix: bool, inet: bool, memfd_exec_off: bool, t
     steps += _where(CLONE[column], [argument(0), (ANY_BIT, 0, 1, NEW_NAMESPACES), refused, pass_on])
     steps += _where(UNSHARE[column], [argument(0), (ANY_BIT, 0, 1, NEW_NAMESPACES | NEW_TIME), refused, pass_on])
     steps += _where(SOCKET[column], _socket_steps(unix=unix, inet=inet, refused=refused, family=family))
-    steps += _where(SOCKETPAIR[column], [argument(0), *_where(UNIX, [pass_on]), family])
+    steps += _where(SOCKETPAIR[column], _pair_steps(unix=unix, family=family))
     steps += _where(MEMFD_CREATE[column], _memfd_steps(memfd_exec_off, refused, unknown))
     ioctls = [step for value in (TIOCSTI, TIOCLINUX, TIOCSETD) for step in _where(value, [refused])]
     steps += _where(IOCTL[column], [argument(1), *ioctls, pass_on])
@@ -164,6 +164,14 @@ def _socket_steps(*, unix: bool, inet: bool, refused: Instruction, family: Instr
     if inet:
         steps += [*_where(INET, plain), *_where(INET6, plain)]
     return [*steps, family]
+
+
+def _pair_steps(*, unix: bool, family: Instruction) -> list[Instruction]:
+    pass_on: Instruction = (RETURN, 0, 0, ALLOW)
+    # A pair of streams stays a pair. One of datagrams (and a "raw" one is that) sends to every address that it names.
+    loose = [step for kind in (SOCK_DGRAM, SOCK_RAW) for step in _where(kind, [family])]
+    kinds = [] if unix else [argument(1), (MASK, 0, 0, SOCK_KIND), *loose]
+    return [argument(0), *_where(UNIX, [*kinds, pass_on]), family]
 
 
 def _memfd_steps(exec_off: bool, refused: Instruction, unknown: Instruction) -> list[Instruction]:  # noqa: FBT001

@@ -44,17 +44,22 @@ _VALUE = re.compile(
 )
 # A value, or a key without one, that begins as JSON does.
 _JSON_VALUE = re.compile(rb"(?:\A|[=&;?])(?:[\s+]|%0[9ad]|%20|%ef%bb%bf)*+(?:[{\[\"]|%7b|%5b|%22)", re.IGNORECASE)
-_FILE = re.compile(rb"\bfilename\b", re.IGNORECASE)
-_FIELD = re.compile(rb"(?:\A|(?<=[&;?]))([^&;=]{1,400})=([^&;]*+)")
+# To Go a part with an empty file name is a field, and to all one whose other parameters speak of "filename".
+_FILE = re.compile(rb";\s*+filename(?:\*[0-9]*+\*?)?\s*+=\s*+[^\s;]", re.IGNORECASE)
+_QUOTED = re.compile(rb"\"((?:[^\"\\]|\\.)*+)\"", re.DOTALL)
+_FIELD = re.compile(rb"[^&;]++")
 _BEGINS = re.compile(rb"\s*+[^\s={}<>\"]{1,400}=")
+_IN_FRONT: Final = "".join(map(chr, range(0x21))) + "[]"
 _SEGMENT = re.compile(r"[^\[\].\s]+")
-# Few headers, each of bounded length: no body is gone through from every one of its lines.
-_PART = re.compile(
-    rb"(?:\A|\n)content-disposition[ \t]*+:((?:[^\n]|\n[ \t]){0,4000}+)\n((?:[^\r\n]{1,4000}+\r?\n){0,32}+)\r?\n",
-    re.IGNORECASE,
-)
+# Headers of any length and number: Go and multer read megabytes of them. Nothing is gone through twice.
+_DISPOSITION = re.compile(rb"(?:\A|\n)content-disposition[ \t]*+:((?:[^\n]|\n[ \t])*+)", re.IGNORECASE)
+_EMPTY_LINE = re.compile(rb"\n\r?\n")
 _PART_END = re.compile(rb"\r?\n--|\Z")
-_NAME = re.compile(rb"\bname(?:\*[0-9]*\*?)?\s*=\s*(?:\"((?:[^\"\\]|\\.)*+)\"?|([^\s;]++))", re.IGNORECASE | re.DOTALL)
+# PHP takes single quotes as well.
+_NAME = re.compile(
+    rb"\bname(?:\*[0-9]*\*?)?\s*=\s*(?:\"((?:[^\"\\]|\\.)*+)\"?|'((?:[^'\\]|\\.)*+)'(?=[\s;]|\Z)|([^\s;]++))",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
 def find_in_query(target: str, *, with_body: bool) -> bool:
@@ -109,10 +114,21 @@ def _query_texts(data: bytes) -> Iterator[bytes]:
 
 
 def _multipart_texts(body: bytes) -> Iterator[bytes]:
-    for part in _PART.finditer(body):
-        if not _FILE.search(part[1]):
-            end = _PART_END.search(body, part.end())
-            yield from _part_texts(body[part.end() : end.start() if end else len(body)])
+    for disposition, begin in _heads(body):
+        if not _FILE.search(_QUOTED.sub(lambda found: b"x" if found[1] else b"", disposition)):
+            end = _PART_END.search(body, begin)
+            yield from _part_texts(body[begin : end.start() if end else len(body)])
+
+
+def _heads(body: bytes) -> Iterator[tuple[bytes, int]]:
+    """Return the disposition of each part and where its value begins, wherever the boundaries are."""
+    empty: re.Match[bytes] | None = None
+    for found in _DISPOSITION.finditer(body):
+        if empty is None or empty.start() < found.end():
+            empty = _EMPTY_LINE.search(body, found.end())
+        if empty is None:
+            return
+        yield found[1], empty.end()
 
 
 def _unescaped(text: bytes) -> bytes:
@@ -144,7 +160,11 @@ def _is_call(fields: Iterator[tuple[str, str]], *, alone: bool) -> bool:
 
 def _form_fields(data: bytes) -> Iterator[tuple[str, str]]:
     for field in _FIELD.finditer(data):
-        yield _decoded(field[1]), _decoded(field[2][: 3 * MAX_VALUE]).strip("\"' ")
+        key, equals, value = field[0].partition(b"=")
+        for name in key.split(b"?") if equals else ():
+            # PHP drops blanks in front, Rack brackets, however many; and PHP ends a name at NUL.
+            plain = _decoded(name).lstrip(_IN_FRONT)[:MAX_VALUE]
+            yield plain, _decoded(value[: 3 * MAX_VALUE]).strip("\"' ")
 
 
 def _decoded(text: bytes) -> str:
@@ -153,17 +173,18 @@ def _decoded(text: bytes) -> str:
 
 def _parts(body: bytes) -> Iterator[tuple[str, str]]:
     """Return the parts of a multipart body by name, wherever its boundaries are; some once for each way to decode."""
-    for part in _PART.finditer(body):
-        pieces = [_unquoted(found) for found in _NAME.finditer(part[1])]
-        end = _PART_END.search(body, part.end(), part.end() + 2 * MAX_VALUE)
-        value = body[part.end() : end.start() if end else part.end() + 2 * MAX_VALUE]
+    for disposition, begin in _heads(body):
+        pieces = [_unquoted(found) for found in _NAME.finditer(disposition)]
+        end = _PART_END.search(body, begin, begin + 2 * MAX_VALUE)
+        value = body[begin : end.start() if end else begin + 2 * MAX_VALUE]
         for name in {"".join(pieces), *pieces}:
             for decoded in _transfer_decoded(value):
                 yield name, decoded
 
 
 def _unquoted(name: re.Match[bytes]) -> str:
-    text = re.sub(rb"\\(.)", rb"\1", name[1]) if name[1] is not None else name[2]
+    quoted = name[2] if name[1] is None else name[1]
+    text = name[3] if quoted is None else re.sub(rb"\\(.)", rb"\1", quoted)
     return _decoded(re.sub(rb"\A[\w-]*'[^']*'", b"", text))
 
 

@@ -142,6 +142,58 @@ def test_a_supervised_server_does_not_open_a_hidden_file_that_is_made_later(fold
     assert {event["rule"] for event in refused} == {"sandbox: hide: **/*.key"}
 
 
+@pytest.mark.parametrize("by_link", [False, True])
+def test_what_confines_a_server_is_not_its_to_read_change_or_move(folder: Path, tmp_path: Path, by_link: bool) -> None:
+    state, link = folder / "root" / "state", tmp_path / "link"
+    link.symlink_to(folder)
+    flag = profile(folder, write=[str(link if by_link else folder)])
+    with started(folder, ASKING, flag, state_dir=state) as run:
+        assert text_of(run.call("rename", 1, path=f"{folder}/root/a.txt", to=f"{folder}/root/b.txt"))
+        assert (folder / "root" / "b.txt").read_text() == "hello"
+        for number, path in enumerate((folder / "policy.yaml", folder / "profile.yaml", state / "run.json"), 2):
+            assert "PermissionError" in text_of(run.call("read", number, path=str(path)))
+            assert "Error" in text_of(run.call("write", 10 + number, path=str(path), text="{}"))
+        # What would be made in the place of a moved one, the next start would take for its own.
+        for number, path in enumerate((folder / "policy.yaml", folder / "profile.yaml", state, folder / "root"), 20):
+            assert "busy" in text_of(run.call("rename", number, path=str(path), to=f"{path}.moved"))
+
+
+def test_a_server_makes_no_settings_for_the_next_start(folder: Path) -> None:
+    settings = folder / "root" / "interlock.yaml"
+    with started(folder, ASKING, "--sandbox", cwd=folder / "root") as run:
+        assert text_of(run.call("write", 1, path=f"{folder}/root/new.txt", text="x")) == "1"
+        with started(folder, ASKING, "--sandbox", cwd=folder / "root") as other:
+            assert text_of(other.call("write", 1, path=f"{folder}/root/new.txt", text="x")) == "1"
+            assert other.end() == 0
+        # The other one ends first, and leaves the name taken.
+        assert "Error" in text_of(run.call("write", 2, path=str(settings), text="policy: p.yaml"))
+        assert "Error" in text_of(run.call("rename", 3, path=f"{folder}/root/new.txt", to=str(settings)))
+        assert run.end() == 0
+    assert not settings.exists()
+
+
+def test_a_policy_by_a_link_that_the_server_could_replace_is_refused(folder: Path) -> None:
+    (folder / "real.yaml").write_text(ALLOW)
+    (folder / "root" / "link.yaml").symlink_to(folder / "real.yaml")
+    flag = profile(folder, write=[str(folder / "root")])
+    words = run_command(folder / "state", folder / "root" / "link.yaml", ASKING, flag, "--trace", "off")
+    done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, check=False, env=environment())
+    assert done.returncode != 0
+    assert "could put its own link.yaml there" in done.stderr
+
+
+def test_a_pair_of_sockets_reaches_no_socket_of_the_host(folder: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as service:
+        service.bind(str(folder / "root" / "log.sock"))
+        with started(folder, ASKING, profile(folder)) as run:
+            assert "Error" in text_of(run.call("send", 1, path=str(folder / "root" / "log.sock")))
+            assert run.end() == 0
+        assert "a unix socket" in json.dumps(run.events()), run.events()
+        service.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            service.recv(10)
+
+
 def test_what_is_refused_in_a_first_call_without_an_opening_is_told_with_it(folder: Path) -> None:
     with tempfile.NamedTemporaryFile(dir=Path.home()) as outside:
         told_in_first_call(folder, outside.name)

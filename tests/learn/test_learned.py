@@ -140,3 +140,34 @@ def test_tools_that_touch_only_what_arguments_name_are_bound_if_asked() -> None:
     bound = [line.value for line in learned(*acts, bind=True).tools]
     assert bound == ["read_file\0files", "fetch\0network"]
     assert learned(*((k, t, dict(f)) for k, t, f in acts)).tools == ()
+
+
+@pytest.mark.parametrize(
+    ("kind", "target"),
+    [
+        *(
+            ("read", f"/home/ada/{name}")
+            for name in ("*", "**", "Documents/[a-z]*", "?ocuments", "x/\n", "..", "$HOME")
+        ),
+        *(("write", f"/data/{name}") for name in ("*", "**", "a*")),
+        *(("exec", path) for path in ("/usr/bin/*", "/data/**")),
+        *(("reach", host) for host in ("*", "*:443", "*.com:443", "any host", "a.test:*", "")),
+        *(("socket", path) for path in ("/run/*", "$HOME/x", "x")),
+    ],
+)
+def test_a_name_that_would_stand_for_others_is_left_out(kind: str, target: str) -> None:
+    profile = learned((kind, target), (kind, target, {"named": True}))
+    lines = [*profile.network, *(line for some in profile.sections.values() for line in some)]
+    assert [line.value for line in lines] == ["API_KEY"]
+    assert profile.any_host is None
+    assert "stand for itself alone" in profile.left_out[0].why
+
+
+def test_a_mark_below_a_folder_that_is_granted_as_a_whole_is_no_matter() -> None:
+    assert values(learned(("read", "/home/ada/projects/[id]/page.tsx")), "read") == ["$ROOTS"]
+
+
+def test_the_home_of_somebody_else_is_never_a_line() -> None:
+    profile = learned(("write", "/home/bob/20261119-120000.log"), ("read", "/home/bob"))
+    assert values(profile, "write") == ["/home/bob/20261119-120000.log"]
+    assert values(profile, "read") == []

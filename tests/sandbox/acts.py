@@ -56,6 +56,11 @@ def mount(source: bytes, kind: bytes | None, flags: int = 0) -> None:
     check(LIBC.umount2(os.fsencode(ROOT), 2))
 
 
+def first_bytes(path: str) -> bytes:
+    with Path(path).open("rb") as file:
+        return file.read(8)
+
+
 def leave(path: str) -> None:
     """Make a file where the machine has its own, and take it away."""
     Path(path).write_text("x")
@@ -316,6 +321,7 @@ KERNEL_ACTS: dict[str, Act] = {
     "sets the clock": sets_clock,
     "reads the kernel log": lambda: syscall(103, 3, bytes(16), 16),
     "writes core_pattern": lambda: Path("/proc/sys/kernel/core_pattern").open("a").close(),
+    "counts the machine's pages": lambda: check(len(first_bytes("/proc/kpagecount")) - 8),
     "presses sysrq": lambda: Path("/proc/sysrq-trigger").open("a").close(),
     "raises its own file limit": raise_limit,
     "gains a capability": gain,
@@ -352,6 +358,7 @@ REFUSED_BARE = frozenset(
         *("uncovers a hidden file", "pivots its root", "loads a module", "loads a kernel", "presses sysrq"),
         *("opens by handle", "sets the clock", "reads the kernel log", "counts performance", "opens a crypto socket"),
         *("opens a vsock", "makes a BPF map", "handles page faults", "sets up io_uring", "writes core_pattern"),
+        "counts the machine's pages",
         *("puts characters into the terminal", "makes a device"),
     )
 )

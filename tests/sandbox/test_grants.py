@@ -79,6 +79,14 @@ def test_sockets_that_are_not_listed_are_hidden_once_any_is(home: Path):
     assert set(found.hidden) == {*map(str, paths[1:]), f"{home}/work/id_rsa"}
 
 
+@pytest.mark.parametrize("name", ["", ".ssh", ".ssh/id_rsa"])
+def test_what_is_no_socket_is_not_shown_as_one(home: Path, name: str):
+    (home / ".ssh").mkdir(exist_ok=True)
+    (home / ".ssh" / "id_rsa").write_text("key")
+    with pytest.raises(ValueError, match="is no unix socket"):
+        granted(home, sockets=[str(home / name)])
+
+
 def test_a_server_may_have_sockets_of_its_own_without_one_of_the_machine(home: Path):
     found = granted(home, sockets=["$TMP"], write=["$TMP"])
     assert (found.unix, found.sockets) == (True, ())
@@ -126,3 +134,15 @@ def test_too_many_matches_are_refused_and_not_cut(home: Path, monkeypatch: pytes
         granted(home, read=["$HOME/*/x.py"])
     with pytest.raises(ValueError, match="too many files"):
         granted(home, read=["$CWD"])
+
+
+@pytest.mark.parametrize("package", [(), ("work",), ("work/deep",)])
+def test_what_is_hidden_is_hidden_in_a_package_among_the_users_files_too(home: Path, package: tuple[str, ...]):
+    for name in ("deep/.env", "deep/id_rsa"):
+        (home / "work" / name).parent.mkdir(exist_ok=True)
+        (home / "work" / name).touch()
+    work = str(home / "work")
+    around = Surroundings(str(home), work, roots=(work,), package=tuple(str(home / each) for each in package))
+    lines = {"read": ["$PACKAGE", "$ROOTS"], "hide": ["**/.env"]}
+    found = expand(SandboxProfile.model_validate(lines), around, {})
+    assert {f"{work}/deep/.env", f"{work}/deep/id_rsa"} <= set(found.hidden)

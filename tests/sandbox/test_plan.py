@@ -33,6 +33,20 @@ def test_a_folder_that_is_written_is_not_shown_again_for_reading(tmp_path: Path)
     assert [each for each in files if each[0].startswith(root)] == [(root, "read"), (deep, "write")]
 
 
+def test_a_link_that_the_server_could_have_made_opens_nothing(tmp_path: Path):
+    for name in ("root", "outside"):
+        (tmp_path / name).mkdir()
+    root, outside, link = (str(tmp_path / name) for name in ("root", "outside", "root/link"))
+    (tmp_path / "root" / "link").symlink_to(outside)
+    (tmp_path / "linked").symlink_to(root)
+    for lines in ({"write": (root, link)}, {"write": (root,), "read": (f"{link}/x", link)}):
+        files = plan(tmp_path, **lines).spec()["view"]["files"]
+        assert [each for each in files if each[0].startswith(str(tmp_path))] == [(root, "write")]
+    # A link beside is its owner's.
+    files = plan(tmp_path, write=(str(tmp_path / "linked"),)).spec()["view"]["files"]
+    assert (root, "write") in files
+
+
 def test_a_file_that_is_given_is_not_the_machines(tmp_path: Path):
     spec = plan(tmp_path, read=("/etc/hosts",)).spec()
     assert "/etc/hosts" not in [path for path, _ in spec["view"]["files"]]

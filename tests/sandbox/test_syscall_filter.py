@@ -60,7 +60,11 @@ def test_arguments_are_looked_at(machine: str):
     assert decide(machine, unshare, 0x400) == 0  # its own table of files
     assert decide(machine, made, filters.UNIX, 1) == errno.EAFNOSUPPORT
     assert decide(machine, made, filters.UNIX, 1, unix=True) == 0
-    assert decide(machine, pair, filters.UNIX, 1) == 0
+    for kind in (1, 5 | 0o2000000):
+        assert decide(machine, pair, filters.UNIX, kind) == 0
+    for kind in (2, 2 | 0o2000000, 3):  # each end sends to whom it likes
+        assert decide(machine, pair, filters.UNIX, kind) == errno.EAFNOSUPPORT
+        assert decide(machine, pair, filters.UNIX, kind, unix=True) == 0
     for family in (filters.INET, filters.INET6):
         assert decide(machine, made, family, 1 | 0o2000000) == 0
         assert decide(machine, made, family, 3 | 0o2000000) == errno.EPERM

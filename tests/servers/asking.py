@@ -65,6 +65,18 @@ def write(path: str, text: str) -> str:
     return str(Path(path).write_text(text))
 
 
+@server.tool("Renames a file or a folder", {"path": TEXT, "to": TEXT})
+def rename(path: str, to: str) -> str:
+    return str(Path(path).rename(to))
+
+
+@server.tool("Sends a datagram to a unix socket from one of a pair", {"path": TEXT})
+def send(path: str) -> str:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with ours, theirs:
+        return str(ours.sendto(b"x", path))
+
+
 @server.tool("Reads what a unix socket says first", {"path": TEXT})
 def connect(path: str) -> str:
     with socket.socket(socket.AF_UNIX) as made:

@@ -114,6 +114,7 @@ def start_run(
     policy: str = DENY_ALL_DANGER,
     env: dict[str, str] | None = None,
     state_dir: Path | None = None,
+    cwd: Path = REPOSITORY,
 ) -> Iterator[Run]:
     """Run `command` behind `interlock run` until the block ends; what is left then is killed."""
     directory.mkdir(parents=True, exist_ok=True)
@@ -125,6 +126,7 @@ def start_run(
             "proxy.cli",
             *run_words(state, policy_file, command, *flags),
             env=environment(env),
+            cwd=cwd,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,

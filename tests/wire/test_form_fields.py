@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from proxy.wire.form_fields import find_in_form, find_in_query
+from proxy.wire.form_fields import field_texts, find_in_form, find_in_query
 
 FORM = ["application/x-www-form-urlencoded"]
 CALLS = {
@@ -20,6 +20,10 @@ CALLS = {
     "blanks": b"+method=+tools/call&params[name]=danger",
     "capitals": b"METHOD=Tools/Call",
     "NUL": b"method%00x=tools/call",
+    "many blanks": b"a=b&" + b"+" * 500 + b"method=tools/call",
+    "many encoded blanks": b"%20" * 500 + b"method=tools/call",
+    "many brackets": b"[" * 500 + b"method=tools/call",
+    "much after NUL": b"method%00" + b"x" * 500 + b"=tools/call",
     "JSON around it": b'{"x":"&method=tools/call&params[name]=danger&"}',
     "a ping": b"jsonrpc=2.0&method=ping",
 }
@@ -51,6 +55,10 @@ PARTS = {
     "base64": part('name="method"', "dG9vbHMvY2FsbA==", "Content-Transfer-Encoding: base64\r\n"),
     "quoted-printable": part('name="method"', "tools=2Fcall"),
     "another header": part('name="method"', "tools/call", "Content-Type: text/plain\r\n"),
+    "single quotes": part("name='method'", "tools/call"),
+    "a long disposition": part(f'x="{"a" * 5000}"; name="method"', "tools/call"),
+    "many headers": part('name="method"', "tools/call", "X-A: b\r\n" * 100),
+    "a long header": part('name="method"', "tools/call", f"X-A: {'b' * 5000}\r\n"),
     "in brackets": part('name="method[0]"', "tools/call"),
 }
 
@@ -79,6 +87,25 @@ def test_a_method_in_the_query_counts_with_a_body() -> None:
     assert not find_in_query("/docs?method=tools/call", with_body=False)
 
 
+@pytest.mark.parametrize(
+    "first",
+    [
+        part('name="payload"', "{}", "X-A: b\r\n" * 100),
+        part('name="payload"; filename=""', "{}"),
+        part('name="payload"; x="filename=1"', "{}"),
+        part('filename; name="payload"', "{}"),
+    ],
+)
+def test_what_some_server_takes_for_a_field_is_read(first: bytes) -> None:
+    assert b"{}" in (field_texts(first + b"--x--\r\n", ["multipart/form-data; boundary=x"]) or [])
+
+
+@pytest.mark.parametrize("name", ['filename="a.json"', "filename=a.json", "filename*=utf-8''a.json"])
+def test_a_file_is_no_field(name: str) -> None:
+    body = part(f'name="file"; {name}', "{}") + b"--x--\r\n"
+    assert field_texts(body, ["multipart/form-data; boundary=x"]) == []
+
+
 OTHER = [
     b"grant_type=client_credentials&scope=tools%2Fcall",
     b"method=card&params[amount]=5",
@@ -105,6 +132,9 @@ def test_other_forms_are_ordinary(body: bytes) -> None:
         b"content-disposition: name=",
         b"\ncontent-disposition: x",
         b"=+",
+        b"?",
+        b"?method%00",
+        b"\ncontent-disposition: form-data; name=a; name='b\n\n",
     ],
 )
 def test_a_long_body_costs_one_pass(unit: bytes) -> None:
