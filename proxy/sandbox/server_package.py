@@ -22,7 +22,11 @@ def package_of(program: str, argv: Sequence[str], home: str, cwd: str) -> tuple[
     for runs in (program, *_interpreter(program)):
         for path in (os.path.abspath(runs), os.path.realpath(runs)):  # noqa: PTH100
             found += _installation(path, home)
-    found += [path for word in argv[1:] for path in _script(word, home, cwd)]
+    files = [each for word in argv[1:] if (each := _file(word, cwd)) is not None]
+    # The first is the script, which may be a command's link. A later one is data, in a folder that the server may
+    # write: it could make it a link, and the next start would take the folder of its target for the package.
+    scripts = [path for number, path in enumerate(files) if not number or not os.path.islink(path)]  # noqa: PTH114
+    found += [path for script in scripts for path in _with_package(script, home)]
     return tuple(dict.fromkeys(path for path in found if os.path.exists(path)))  # noqa: PTH110
 
 
@@ -60,11 +64,13 @@ def _installation(program: str, home: str) -> Iterator[str]:
         yield str(prefix)
 
 
-def _script(word: str, home: str, cwd: str) -> Iterator[str]:
+def _file(word: str, cwd: str) -> str | None:
     path = os.path.abspath(os.path.join(cwd, word))  # noqa: PTH100, PTH118
-    if word.startswith("-") or not os.path.isfile(path):  # noqa: PTH113
-        return
-    for each in dict.fromkeys((path, os.path.realpath(path))):
+    return path if not word.startswith("-") and os.path.isfile(path) else None  # noqa: PTH113
+
+
+def _with_package(script: str, home: str) -> Iterator[str]:
+    for each in dict.fromkeys((script, os.path.realpath(script))):
         yield each
         folder = _manifest_folder(Path(each), home)
         if folder is not None:

@@ -31,6 +31,18 @@ def test_a_checkout_brings_its_folder_and_never_the_home(tmp_path: Path):
     assert str(tmp_path / "server.py") in alone
 
 
+def test_a_link_among_later_files_brings_nothing(tmp_path: Path):
+    make(tmp_path, "elsewhere/real.json", "installed/server/main.py", "work/notes.json")
+    (tmp_path / "work/data.json").symlink_to(tmp_path / "elsewhere/real.json")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/server").symlink_to(tmp_path / "installed/server/main.py")
+    words = ["python3", str(tmp_path / "bin/server"), "data.json", "notes.json"]
+    found = package_of("/usr/bin/python3", words, str(tmp_path), str(tmp_path / "work"))
+    assert str(tmp_path / "installed/server") in found
+    assert str(tmp_path / "work/notes.json") in found
+    assert not [path for path in found if "elsewhere" in path or path.endswith("data.json")]
+
+
 def test_a_virtual_environment_brings_itself(tmp_path: Path):
     make(tmp_path, "venv/bin/python", "bin/tool")
     assert str(tmp_path / "venv") in package_of(str(tmp_path / "venv/bin/python"), ["python"], str(tmp_path), "/")
