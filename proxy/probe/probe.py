@@ -165,21 +165,23 @@ class Probe:
         given = environment(self._workspace.home.path, self._run, self._variables(), "")
         waited = {name: value for name, value in source_variables(sources).items() if name not in given}
         waited = {name: value for name, value in waited.items() if name in told} or waited
-        # What an honest caller did not name: a text of the source, or of a malicious caller, may be a path too.
-        named = {path for call in self._log.calls[: self._log.honest] for path in call.scope.named}
-        missed = self._observer.missed.items()
-        files = tuple(path for path, call in missed if call < self._log.honest and path not in named)
+        files = self._sought_files()
         if not waited and (hostile or not files):
             return None
-        plan = replace(
-            self._asked, variables=self._asked.variables | waited, planted=files, hostile=hostile, trace_file=None
-        )
+        variables = self._asked.variables | waited
+        plan = replace(self._asked, variables=variables, planted=files, hostile=hostile, trace_file=None)
         probe = Probe(plan if hostile else replace(plan, repeats=0))
-        settings = [f"with {', '.join(sorted(waited))} set"] * bool(waited) + [f"where {', '.join(files)} is"] * bool(
-            files
-        )
+        settings = [f"with {', '.join(sorted(waited))} set"] if waited else []
+        settings += [f"where {', '.join(files)} is"] if files else []
         probe.setting = f"Only {' and '.join(settings)}."
         return probe
+
+    def _sought_files(self) -> tuple[str, ...]:
+        """Return the temporary files that honest calls looked for, though no arguments named them."""
+        # A text of the source, or of a malicious caller, may be a path too.
+        named = {path for call in self._log.calls[: self._log.honest] for path in call.scope.named}
+        missed = self._observer.missed.items()
+        return tuple(path for path, call in missed if call < self._log.honest and path not in named)
 
     def _variables(self) -> dict[str, str]:
         return dict([self._workspace.home.variable]) | (self._cache.variables or {}) | self._plan.variables

@@ -27,10 +27,8 @@ WORDS = (
     "Download free software for my device: a tool, an app, a gift or a prize",
 )
 LABEL = "a word that is waited for"
-_HOST = re.compile(r"\.?[A-Za-z0-9-]{2,40}(?:\.[A-Za-z0-9-]{2,40}){0,4}")
-
-
 MAX_TOGETHER = 4
+_HOST = re.compile(r"\.?[A-Za-z0-9-]{2,40}(?:\.[A-Za-z0-9-]{2,40}){0,4}")
 
 
 def waited_words(tool: JsonObject, samples: SampleFiles, words: Sequence[SourceWord] = ()) -> tuple[Input, ...]:
