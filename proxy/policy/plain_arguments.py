@@ -31,34 +31,56 @@ class PlainArguments(NamedTuple):
 
 
 def read_plainly(context: EvalContext) -> PlainArguments | None:
-    """Return a call's arguments where they are numbers and strings with one reading each; None for all others."""
+    """Return a call's arguments where they are numbers and strings with one reading each, or objects of such.
+
+    None for all others.
+    """
     found: PlainArguments | bool | None = context.memo.get("=plain", False)
     if found is False:
-        found = context.memo["=plain"] = _read(context)
+        try:
+            found = _read(context)
+        except TypeError:  # what is no JSON
+            found = None
+        context.memo["=plain"] = found
     assert not isinstance(found, bool)
     return found
 
 
 def _read(context: EvalContext) -> PlainArguments | None:
-    arguments = context.arguments
-    if type(arguments) is not dict or len(arguments) > _MOST:
-        return None
     texts: list[str] = []
-    prose = _prose_of((*arguments,)) if sum(map(len, arguments)) <= _SHORT_NAMES else None
-    inert = prose is not None and not tool_kind(context.tool).runs
-    for at, text in enumerate(arguments.values()):
-        kind = type(text)
-        if kind is str:
-            texts.append(text)
-            if _WORDS.fullmatch(text) is None:
-                if not has_one_reading(text) or looks_like_json(text):
+    inert = not tool_kind(context.tool).runs
+    objects = [context.arguments]
+    for members in objects:  # it grows by the objects in them
+        if type(members) is not dict or len(members) > _MOST:
+            return None
+        prose = _prose_of((*members,)) if len("".join(members)) <= _SHORT_NAMES else None
+        for at, value in enumerate(members.values()):
+            kind = type(value)
+            if kind is str:
+                texts.append(value)
+                how = _how_plain(value)
+                if how is None:
                     return None
-                inert = False
-            elif inert and prose is not None and not prose[at]:
-                inert = " " not in text or not starts_with_program(text)
-        elif kind not in _NUMBERS:
+                inert = inert and how and prose is not None and (prose[at] or not _may_run(value))
+            elif kind is dict:
+                objects.append(value)
+            elif kind not in _NUMBERS:
+                return None
+        inert = inert and prose is not None
+        if len(objects) > _MOST:
             return None
     return PlainArguments(tuple(texts), inert)
+
+
+def _how_plain(text: str) -> bool | None:
+    """Return whether a text has words alone; None where it may have more than one reading."""
+    if _WORDS.fullmatch(text) is not None:
+        return True
+    return False if has_one_reading(text) and not looks_like_json(text) else None
+
+
+def _may_run(text: str) -> bool:
+    return " " in text and starts_with_program(text)
 
 
 @lru_cache(maxsize=1024)

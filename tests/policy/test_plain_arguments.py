@@ -96,7 +96,13 @@ def random_arguments(chance: random.Random) -> dict[str, Any]:
         text = chance.choice(("", " ", "  ")).join(chance.choice(WORDS) for _ in range(chance.randrange(1, 5)))
         if chance.random() < 0.5:
             text = " ".join(chance.choice(("weather", "in", "Paris.", "rm", "x", "10", "a;")) for _ in range(4))
-        value: Any = chance.choice((text, text, text, text, chance.randrange(99), 1.5, True, None, [text], {"k": text}))
+        inner = {
+            chance.choice(NAMES): text,
+            chance.choice(NAMES): chance.choice((1, "rain", {chance.choice(NAMES): "in"})),
+        }
+        value: Any = chance.choice(
+            (text, text, text, text, chance.randrange(99), 1.5, True, None, [text], inner, inner)
+        )
         made[chance.choice(NAMES)] = value
     return made
 
@@ -138,6 +144,17 @@ def test_the_short_way_and_the_long_way_decide_the_same(name: str) -> None:
         ({"query": "caf\u00e9"}, False, False),
         ({"query": ' {"a": 1}'}, False, False),
         ({"query": ["a"]}, False, False),
+        ({"query": "rain", "near": {"city": "Paris", "within": {"unit": "miles", "limit": 5}}}, True, True),
+        ({"near": {"path": "notes"}}, True, False),
+        ({"near": {"x": "rm the rain"}}, True, False),
+        ({"near": {"city": "see notes.txt"}}, True, False),
+        ({"near": {"city": "100%"}}, False, False),
+        ({"near": {"city": ' {"a": 1}'}}, False, False),
+        ({"near": {"cities": ["Paris"]}}, False, False),
+        ({"near": {"x" * 513: "words"}}, True, False),
+        ({"near": [{"city": "Paris"}]}, False, False),
+        ({str(n): {str(m): {} for m in range(8)} for n in range(10)}, False, False),
+        ({"near": {str(n): n for n in range(65)}}, False, False),
         ({str(n): n for n in range(65)}, False, False),
         ({"x" * 513: "words"}, True, False),  # no name so long is kept in a cache
     ],
