@@ -192,7 +192,7 @@ class FlowGate:
         if check is None:
             return
         agent = call.agent
-        steps = [step for step in check.applying.steps if step.fits(call)]
+        steps = check.applying.steps_of(call)
         if steps:
             trace, context, now = trace_of(state.context, state), state.context, self._clock()
             await self._store.add(

@@ -52,6 +52,9 @@ class Wild(Enum):
 
 type Step = Key | Index | Wild
 
+EVERYTHING: tuple[Step, ...] = (Wild.DEEP,)
+"""The steps of `**`: every scalar."""
+
 
 @dataclass(frozen=True, slots=True)
 class ArgPath:

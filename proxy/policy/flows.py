@@ -148,17 +148,17 @@ class CompiledStep:
     def __init__(self, earlier: Earlier, lasts: float, homes: tuple[str, ...]) -> None:
         self.label = earlier.label
         self.lasts = lasts
-        self._homes = homes
+        self.homes = homes
         self._target = CompiledTarget(earlier, ("tools/call",))
         self._where = compile_when(earlier.where) if earlier.where is not None else None
 
-    def fits(self, call: Call) -> bool:
-        """Return whether a call is one of those; one that cannot be judged is."""
-        if not self._target.fits_call(call):
-            return False
-        if self._where is None:
-            return True
-        return self._where(EvalContext(call.arguments or {}, call.tool or "", self._homes)) != NO
+    def may_fit(self, call: Call) -> bool:
+        """Return whether a call with other arguments is one of those."""
+        return self._target.fits_call(call)
+
+    def fits(self, context: EvalContext) -> bool:
+        """Return whether a call that `may_fit` is one of those; one that cannot be judged is."""
+        return self._where is None or self._where(context) != NO
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +175,13 @@ class Applying:
     def needs_history(self) -> bool:
         """Whether the decision depends on what came before."""
         return self.asks or bool(self.flows)
+
+    def steps_of(self, call: Call) -> list[CompiledStep]:
+        """Return the steps that a call is."""
+        if not self.steps:
+            return []
+        context = EvalContext(call.arguments or {}, call.tool or "", self.steps[0].homes)
+        return [step for step in self.steps if step.fits(context)]
 
 
 NOTHING: Final = Applying((), (), (), asks=False)
@@ -232,7 +239,7 @@ class CompiledFlows:
             found = self._calls[key] = Applying(
                 flows,
                 tuple(label for label in self.labels if label.fits_call(call)),
-                tuple(step for step in self._steps if step._target.fits_call(call)),  # noqa: SLF001  its own module
+                tuple(step for step in self._steps if step.may_fit(call)),
                 asks=any(True for when in asking for _ in earlier_in(when)),
             )
         return found

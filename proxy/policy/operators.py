@@ -16,9 +16,10 @@ from proxy.policy import (
     sql_operator,
     views,
 )
-from proxy.policy.arg_path import ArgPath, parse_arg
+from proxy.policy.arg_path import EVERYTHING, ArgPath, parse_arg
 from proxy.policy.conditions import After, All, Any_, Bounds, Condition, Not, When, as_tuple
 from proxy.policy.eval_context import fold_key
+from proxy.policy.plain_arguments import read_plainly
 from proxy.policy.regex import compile_search
 from proxy.policy.text import fold, read_text
 from proxy.policy.views import MAY, NO, YES, Judge, NumberView, ScalarView, Test, TextView, gather, judge_each
@@ -172,7 +173,17 @@ def _matches(arg: ArgPath, operand: Any) -> Test:
     def judge(view: TextView) -> int:
         return _summarise([any(search(text) for search in searches) for text in view.readings])
 
-    return judge_each(gather(arg, "text", views.view_text), judge)
+    test = judge_each(gather(arg, "text", views.view_text), judge)
+    if arg.steps != EVERYTHING:
+        return test
+
+    def test_everything(context: EvalContext) -> int:
+        plain = read_plainly(context)
+        if plain is None or any(search(text) for text in plain.texts for search in searches):
+            return test(context)
+        return NO
+
+    return test_everything
 
 
 def _summarise(hits: list[bool]) -> int:

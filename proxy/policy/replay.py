@@ -121,9 +121,7 @@ def _decide_again(
         # What a detector finds in a result is not recorded, so labels that depend on one are left out.
         applying = policy.applying(call)
         labels = [word for label in applying.labels if label.rule.detectors is None for word in label.labels]
-        past.add(
-            call, event.get("call_id") or "", [*labels, *(step.label for step in applying.steps if step.fits(call))]
-        )
+        past.add(call, event.get("call_id") or "", [*labels, *(step.label for step in applying.steps_of(call))])
     return ChangedDecision(
         *(event.get("call_id"), event.get("time"), call.agent, call.server, call.method, call.tool),
         *(was, event.get("reason"), event.get("rule")),

@@ -17,7 +17,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from proxy.policy.arg_path import ArgPath, Wild, parse_arg
+from proxy.policy.arg_path import EVERYTHING, ArgPath, parse_arg
 from proxy.policy.command_operator import CommandView, parse_pattern, view_command
 from proxy.policy.compiled_rule import CompiledRule, Hit
 from proxy.policy.conditions import All, Any_, Condition, When, as_tuple
@@ -43,7 +43,6 @@ type Table[T] = dict[T, frozenset[int]]
 # Longer texts are searched for each pattern by itself: RE2's automaton for joined patterns can
 # outgrow its memory on them and become slow.
 _MAX_TEXT: Final = 4096
-_EVERYTHING: Final = (Wild.DEEP,)
 
 
 class Leaf(NamedTuple):
@@ -126,7 +125,7 @@ def index_matches(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
         return found
 
     index_views = _index_views(gather(arg, "text", view_text), leaves, lambda view: find(view.readings))
-    everywhere = arg.steps == _EVERYTHING
+    everywhere = arg.steps == EVERYTHING
 
     def index(context: EvalContext) -> Collection[int]:
         # Every string of plain arguments is one that a single reading is all there is of.
@@ -298,7 +297,7 @@ class RuleIndex:
         for arg, indexes, members in groups:
             try:
                 # Of plain arguments `**` is all of them: whether there is one is not worth the walk to it.
-                if (plain is not None and arg.steps == _EVERYTHING) or not arg.is_absent(context):
+                if (plain is not None and arg.steps == EVERYTHING) or not arg.is_absent(context):
                     for index in indexes:
                         chosen.update(index(context))
             except Exception:  # noqa: BLE001 - the rules meet it again and report it

@@ -110,13 +110,11 @@ def test_a_label_lasts_as_long_as_anything_asks_about_it() -> None:
 
 
 def test_a_step_is_remembered_where_its_condition_may_hold() -> None:
-    (step,) = compiled(POLICY).applying(call(tool="write")).steps
+    applying = compiled(POLICY).applying(call(tool="write"))
+    (step,) = applying.steps
     assert step.lasts == 7200
-    assert [step.fits(call(tool="write", arguments={"path": path})) for path in ("a.sh", "a.txt", 5)] == [
-        True,
-        False,
-        True,
-    ]
+    calls = [call(tool="write", arguments={"path": path}) for path in ("a.sh", "a.txt", 5)]
+    assert [applying.steps_of(each) for each in calls] == [[step], [], [step]]
 
 
 def test_rules_that_ask_need_the_history_and_refuse_without_it() -> None:

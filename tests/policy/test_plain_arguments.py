@@ -9,7 +9,7 @@ from unittest.mock import patch
 import pytest
 
 from proxy.core.model import Call
-from proxy.policy import plain_arguments, rule_index
+from proxy.policy import plain_arguments
 from proxy.policy.eval_context import NOTHING, EvalContext
 from proxy.policy.load import load_policy
 from proxy.policy.plain_arguments import read_plainly
@@ -127,7 +127,7 @@ def test_the_short_way_and_the_long_way_decide_the_same(name: str) -> None:
     calls = [Call(case.method, case.server, case.agent, case.tool, dict(case.arguments or {})) for case in cases]
     calls += [Call("tools/call", "server", "agent", chance.choice(TOOLS), random_arguments(chance)) for _ in range(300)]
     short = [policy.decide(call) for call in calls]
-    with patch.object(rule_index, "read_plainly", lambda _context: None):
+    with patch.object(plain_arguments, "_read", lambda _context: None):
         assert [policy.decide(call) for call in calls] == short
 
 
