@@ -3,7 +3,7 @@
 mitmproxy searches every addon for every event for a method of that name, each time in a coroutine of its own, and
 then again for an `update` hook that no addon here has.
 
-Gain: without it, a call takes 10.4 % ± 0.9 % more processor time.
+Gain: without it, a call takes 7.8 % ± 1.3 % more processor time.
 Unnecessary once mitmproxy's AddonManager caches which addons have a hook.
 """
 

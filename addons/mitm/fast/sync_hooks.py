@@ -3,7 +3,7 @@
 mitmproxy's layers stop at every hook and continue with an event of its own kind, which passes every layer on its
 way, four times for each call. Most hooks have nothing to wait for.
 
-Gain: without it, a call takes 8.9 % ± 1.1 % more processor time.
+Gain: without it, a call takes 5.9 % ± 1.0 % more processor time.
 Unnecessary once mitmproxy runs hooks that are no coroutines within `Layer.handle_event`.
 """
 

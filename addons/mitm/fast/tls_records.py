@@ -5,7 +5,7 @@ taken from OpenSSL: `handle_event` passes every event to them unless the tunnel 
 between, there is no exception where nothing more is to be read, no new buffer for each read, and no wait for commands,
 since an open tunnel has none.
 
-Gain: without it, a call takes 3.2 % ± 0.6 % more processor time.
+Gain: without it, a call takes 7.2 % ± 0.8 % more processor time.
 Unnecessary once mitmproxy reads without an exception for "want read", and writes the commands of one event together.
 """
 

@@ -3,7 +3,7 @@
 A session stands for a certificate that was verified. So it is resumed only for the name that it was verified for,
 with the settings that it was verified with, and not for long: a certificate may be revoked or expire.
 
-Gain: without it, a call on a new connection takes 8.6 % ± 0.6 % more processor time.
+Gain: without it, a call on a new connection takes 4.8 % ± 0.9 % more processor time.
 Unnecessary once mitmproxy resumes sessions with servers.
 """
 
