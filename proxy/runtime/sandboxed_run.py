@@ -311,4 +311,4 @@ def _without_own(grants: Grants, chosen: ChosenSandbox, settings: Settings, conf
     # As the view has them: a folder may be granted by a link.
     shown = [os.path.realpath(path) for path in (*grants.read, *grants.write)]
     inside = [path for path in paths if _is_in_any(path, shown)]
-    return replace(grants, hidden=tuple(dict.fromkeys((*grants.hidden, *inside))), pinned=tuple(dict.fromkeys(inside)))
+    return replace(grants, hidden=tuple(dict.fromkeys((*grants.hidden, *inside))))

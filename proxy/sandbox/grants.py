@@ -47,8 +47,7 @@ class Grants:
 
     read: tuple[str, ...] = ()
     write: tuple[str, ...] = ()
-    hidden: tuple[str, ...] = ()  # exist inside of the above, and are covered
-    pinned: tuple[str, ...] = ()  # of those, what a later start reads by its path: no folder above may be renamed
+    hidden: tuple[str, ...] = ()  # exist inside of the above, and are covered; no folder above them can be renamed
     hide: tuple[str, ...] = ()  # absolute globs, for what is made later
     exec: tuple[str, ...] = ()
     sockets: tuple[str, ...] = ()
@@ -226,6 +225,9 @@ class _Hidden:
         fits = _name_test(names)
         folders = dict.fromkeys(os.path.realpath(path) for path in granted if self._is_searched(path))
         found += walk([folder for folder in folders if self._is_personal(folder)], fits)
+        # What a link leads to has another name.
+        targets = {os.path.realpath(path): None for path in found if os.path.islink(path)}  # noqa: PTH114
+        found += [path for path in targets if any(_is_in(path, folder) for folder in folders)]
         yield from (path for path in dict.fromkeys(found) if path not in self._opened)
 
     def special(self, granted: Iterable[str], listed: Sequence[str]) -> list[str]:
@@ -278,7 +280,11 @@ def walk(
         folder = waiting.pop()
         try:
             entries = list(os.scandir(folder))
-        except OSError:  # what we may not list the server may not either
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError:
+            # The server may not list it either, but may own it, and give itself the right to.
+            found.append(folder)
             continue
         for entry in entries:
             seen += 1
@@ -292,7 +298,11 @@ def walk(
 
 
 def _is_system(folder: str) -> bool:
-    return any(folder == each or folder.startswith(f"{each}/") for each in _SYSTEM)
+    return any(_is_in(folder, each) for each in _SYSTEM)
+
+
+def _is_in(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(f"{folder.rstrip('/')}/")
 
 
 def _ancestors(path: str) -> Iterator[str]:

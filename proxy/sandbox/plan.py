@@ -70,6 +70,7 @@ class SandboxPlan:
             files.add(path, "socket")
         shown = files.chosen(self.grants.temporary)
         hidden = [path for path in self.grants.hidden if not _is_below_any(path, self.grants.sockets)]
+        changeable = [path for path, kind in shown if kind in ("write", "own")]
         rules = [(path, "read" if kind == "socket" else kind) for path, kind in shown if not path.startswith("/dev/")]
         rules += [(path, "exec") for path in self._programs()]
         rules += [(path, "device") for path in DEVICES]
@@ -93,7 +94,9 @@ class SandboxPlan:
                 "files": shown,
                 "links": files.links,
                 "temporary": list(self.grants.temporary),
-                "pinned": _folders_above(self.grants.pinned, [path for path, _ in shown]),
+                # A cover stays with what it covers. Were a folder above renamed, the next start would look for another
+                # file at its path, or not look at all: some names are not searched.
+                "pinned": _folders_above(hidden, changeable),
                 "hidden": hidden,
                 "given": dict(self.given),
             },
@@ -178,7 +181,7 @@ class _Files:
 
 
 def _folders_above(paths: Iterable[str], shown: Sequence[str]) -> list[str]:
-    """Return the folders between what is shown and `paths`, the upper ones first."""
+    """Return the folders between what is shown and `paths`."""
     above = {folder for path in paths for folder in _ancestors(path)}
     return sorted(folder for folder in above if folder not in shown and _is_below_any(folder, shown))
 
