@@ -13,7 +13,7 @@ from proxy.agent.env import change
 from proxy.config import CONFIG_ENV, CONFIG_FILE, config_path
 from proxy.errors import ConfigError
 from proxy.runtime.server_credentials import hidden_from_servers
-from proxy.sandbox.grants import Grants, Surroundings, expand
+from proxy.sandbox.grants import Grants, Surroundings, expand, writable_folders
 from proxy.sandbox.plan import SandboxPlan, WayOut, links_on_the_way
 from proxy.sandbox.profile import SandboxProfile, binds_hosts, host_fits, profile_hash
 from proxy.sandbox.profile_files import files_of, load_profile, resolve
@@ -104,6 +104,7 @@ class SandboxedRun:
     on_refused_call: Callable[[Violation], None] | None = None  # of a system call, by seccomp
     bound_hosts: Callable[[str, int], bool] | None = None  # whether the calls in flight let it reach a host
     around: Surroundings | None = None
+    withheld: tuple[str, ...] = ()  # what the server's script stands for, and the server could have chosen
     supervised: socket.socket | None = None  # our end of the socket by which a supervisor gets to answer for its files
 
     @property
@@ -228,11 +229,8 @@ def prepare_sandbox(
     variables: Mapping[str, str] | None = None,
 ) -> SandboxedRun:
     """Plan the sandbox of a server, which finds `variables` in its environment. Raises ConfigError."""
-    home, cwd = str(Path.home()), str(Path.cwd())
-    package = package_of(launch.program, launch.argv, home, cwd)
-    around = Surroundings(
-        home, cwd, roots_of(launch.argv, home, cwd), package=package, path=os.environ.get("PATH", os.defpath)
-    )
+    around, withheld = _find_surroundings(chosen.profile, launch)
+    home, cwd = around.home, around.cwd
     if not chosen.profile.enforced:
         return SandboxedRun(chosen, launch, launch.argv, around=around)
     way = find_way_out(chosen.profile.hosts, settings)
@@ -246,7 +244,7 @@ def prepare_sandbox(
         launch,
         _without_own(grants, chosen, settings, config),
         cwd,
-        package=package,
+        package=around.package,
         require=chosen.require,
         supervisor=theirs.detach() if theirs is not None else None,
         ports=way.ports,
@@ -256,7 +254,24 @@ def prepare_sandbox(
         environ={**change({**grants.env, "TMPDIR": "/tmp"}, way.environ), **(variables or {})},  # noqa: S108  its own
     )
     start = SandboxedStart(plan)
-    return SandboxedRun(chosen, start.launch, launch.argv, start, grants, way, around=around, supervised=ours)
+    return SandboxedRun(
+        chosen, start.launch, launch.argv, start, grants, way, around=around, supervised=ours, withheld=withheld
+    )
+
+
+def _find_surroundings(profile: SandboxProfile, launch: Launch) -> tuple[Surroundings, tuple[str, ...]]:
+    """Return what a profile's variables stand for, and what is no part of the package: the server could choose it."""
+    home, cwd = str(Path.home()), str(Path.cwd())
+    package = package_of(launch.program, launch.argv, home, cwd)
+    around = Surroundings(
+        home, cwd, roots_of(launch.argv, home, cwd), package=package, path=os.environ.get("PATH", os.defpath)
+    )
+    try:
+        writable = writable_folders(profile, around)
+    except (ValueError, OSError) as error:
+        raise ConfigError(f"the sandbox profile cannot be applied: {error}") from error
+    own = package_of(launch.program, launch.argv, home, cwd, writable)
+    return replace(around, package=own), tuple(path for path in package if path not in own)
 
 
 def find_way_out(hosts: tuple[str, ...] | None, settings: Settings) -> WayOut:

@@ -164,4 +164,9 @@ class StdioGate:
                 f"interlock run: the sandbox of {self.context.server!r} cannot grant what does not exist: "
                 f"{', '.join(self.box.absent)}; create it, or write FOLDER/** for a folder"
             )
+        if self.box.withheld:
+            self.say(
+                f"interlock run: the sandbox of {self.context.server!r} does not read {', '.join(self.box.withheld)} "
+                "as the server's package: it may write the folder that leads there; name what it needs under `read`"
+            )
         return detail

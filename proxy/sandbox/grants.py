@@ -66,7 +66,7 @@ def expand(profile: SandboxProfile, around: Surroundings, environ: Mapping[str, 
     hidden = _Hidden(profile.hide, around, opened)
     made, absent = _make_files(profile.write, around, hidden)
     writable = [path for line in profile.write for path in _matches(line, around, create=True)]
-    scratch = (*around.tmp, "/dev/shm")  # noqa: S108  each server has its own
+    scratch = _scratch(around)
     temporary = tuple(path for path in writable if path in scratch)
     write = [part for path in writable if path not in scratch for part in hidden.without(path)]
     read = [part for line in profile.read for path in _matches(line, around) for part in hidden.without(path)]
@@ -91,6 +91,16 @@ def expand(profile: SandboxProfile, around: Surroundings, environ: Mapping[str, 
         hosts=profile.hosts,
         limits=profile.limits,
     )
+
+
+def writable_folders(profile: SandboxProfile, around: Surroundings) -> tuple[str, ...]:
+    """Return where a server may write, without its own temporary folders, as real paths; nothing is created."""
+    found = (path for line in profile.write for path in _matches(line, around) if path not in _scratch(around))
+    return tuple(dict.fromkeys(os.path.realpath(path) for path in found))
+
+
+def _scratch(around: Surroundings) -> tuple[str, ...]:
+    return (*around.tmp, "/dev/shm")  # noqa: S108  each server has its own
 
 
 def substitute(line: str, around: Surroundings) -> list[str]:

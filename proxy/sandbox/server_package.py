@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from proxy.sandbox.plan import links_on_the_way
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -16,8 +18,12 @@ MAX_FIRST_LINE: Final = 256  # what the kernel reads of it
 _MANIFESTS: Final = ("package.json", "pyproject.toml", "setup.py", "go.mod", "Cargo.toml")
 
 
-def package_of(program: str, argv: Sequence[str], home: str, cwd: str) -> tuple[str, ...]:
-    """Return the files and folders of the server that `program` and `argv` start."""
+def package_of(program: str, argv: Sequence[str], home: str, cwd: str, writable: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the files and folders of the server that `program` and `argv` start.
+
+    A file in one of the `writable` folders, or by a link there, brings nothing outside of them: the server could have
+    made that link, or taken away what marked its folder as the package, and so choose what its next start reads.
+    """
     found: list[str] = []
     for runs in (program, *_interpreter(program)):
         for path in (os.path.abspath(runs), os.path.realpath(runs)):  # noqa: PTH100
@@ -26,7 +32,9 @@ def package_of(program: str, argv: Sequence[str], home: str, cwd: str) -> tuple[
     # The first is the script, which may be a command's link. A later one is data, in a folder that the server may
     # write: it could make it a link, and the next start would take the folder of its target for the package.
     scripts = [path for number, path in enumerate(files) if not number or not os.path.islink(path)]  # noqa: PTH114
-    found += [path for script in scripts for path in _with_package(script, home)]
+    for script in scripts:
+        bound = _is_chosen_by_server(script, writable)
+        found += [path for path in _with_package(script, home) if not bound or _is_in_any(path, writable)]
     return tuple(dict.fromkeys(path for path in found if os.path.exists(path)))  # noqa: PTH110
 
 
@@ -75,6 +83,16 @@ def _with_package(script: str, home: str) -> Iterator[str]:
         folder = _manifest_folder(Path(each), home)
         if folder is not None:
             yield folder
+
+
+def _is_chosen_by_server(script: str, writable: Sequence[str]) -> bool:
+    folders = [os.path.dirname(link) for link in links_on_the_way(script)]  # noqa: PTH120
+    return any(_is_in_any(path, writable) for path in (script, *folders))
+
+
+def _is_in_any(path: str, folders: Sequence[str]) -> bool:
+    real = os.path.realpath(path)
+    return any(real == each or real.startswith(f"{each}/") for each in folders)
 
 
 def _manifest_folder(script: Path, home: str) -> str | None:
