@@ -18,7 +18,7 @@ from proxy.sandbox.plan import SandboxPlan, WayOut, links_on_the_way
 from proxy.sandbox.profile import SandboxProfile, binds_hosts, host_fits, profile_hash
 from proxy.sandbox.profile_files import files_of, load_profile, resolve
 from proxy.sandbox.sandboxed_start import SandboxedStart, SandboxReport
-from proxy.sandbox.server_package import package_of, roots_of
+from proxy.sandbox.server_package import named_folders, package_of, roots_of
 from proxy.sandbox.stand_ins import stand_ins
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class SandboxedRun:
     on_refused_call: Callable[[Violation], None] | None = None  # of a system call, by seccomp
     bound_hosts: Callable[[str, int], bool] | None = None  # whether the calls in flight let it reach a host
     around: Surroundings | None = None
-    withheld: tuple[str, ...] = ()  # what the server's script stands for, and the server could have chosen
+    withheld: tuple[str, ...] = ()  # what its command line leads to, and the server could have chosen
     supervised: socket.socket | None = None  # our end of the socket by which a supervisor gets to answer for its files
 
     @property
@@ -260,18 +260,17 @@ def prepare_sandbox(
 
 
 def _find_surroundings(profile: SandboxProfile, launch: Launch) -> tuple[Surroundings, tuple[str, ...]]:
-    """Return what a profile's variables stand for, and what is no part of the package: the server could choose it."""
+    """Return what a profile's variables stand for, and what they do not: the server could have chosen it."""
     home, cwd = str(Path.home()), str(Path.cwd())
-    package = package_of(launch.program, launch.argv, home, cwd)
-    around = Surroundings(
-        home, cwd, roots_of(launch.argv, home, cwd), package=package, path=os.environ.get("PATH", os.defpath)
-    )
+    package, roots = package_of(launch.program, launch.argv, home, cwd), roots_of(launch.argv, home, cwd)
+    around = Surroundings(home, cwd, roots, package=package, path=os.environ.get("PATH", os.defpath))
     try:
         writable = writable_folders(profile, around)
     except (ValueError, OSError) as error:
         raise ConfigError(f"the sandbox profile cannot be applied: {error}") from error
     own = package_of(launch.program, launch.argv, home, cwd, writable)
-    return replace(around, package=own), tuple(path for path in package if path not in own)
+    found = (*package, *named_folders(launch.argv, cwd))
+    return replace(around, package=own), tuple(path for path in found if path not in (*own, *roots))
 
 
 def find_way_out(hosts: tuple[str, ...] | None, settings: Settings) -> WayOut:

@@ -166,7 +166,7 @@ class StdioGate:
             )
         if self.box.withheld:
             self.say(
-                f"interlock run: the sandbox of {self.context.server!r} does not read {', '.join(self.box.withheld)} "
-                "as the server's package: it may write the folder that leads there; name what it needs under `read`"
+                f"interlock run: the sandbox of {self.context.server!r} does not open {', '.join(self.box.withheld)}: "
+                "the command line leads there by a folder that the server writes; if it is meant, name it in a profile"
             )
         return detail

@@ -40,11 +40,17 @@ def package_of(program: str, argv: Sequence[str], home: str, cwd: str, writable:
 
 def roots_of(argv: Sequence[str], home: str, cwd: str) -> tuple[str, ...]:
     """Return the folders that a command line names, which is how clients tell servers their roots; else the folder."""
+    folders = named_folders(argv, cwd)
+    own = () if _is_broad(cwd, home) else (cwd,)
+    # Any word, such as `stdio`, names a folder once the server has made a link of that name where it works.
+    kept = [path for path in folders if not _is_by_link_in(path, own)]
+    return tuple(kept) or own
+
+
+def named_folders(argv: Sequence[str], cwd: str) -> tuple[str, ...]:
+    """Return the folders that the words of a command line are, also by links."""
     named = [os.path.abspath(os.path.join(cwd, word)) for word in argv[1:] if not word.startswith("-")]  # noqa: PTH100, PTH118
-    folders = [path for path in named if os.path.isdir(path) and path != "/"]  # noqa: PTH112
-    if folders:
-        return tuple(dict.fromkeys(folders))
-    return () if _is_broad(cwd, home) else (cwd,)
+    return tuple(dict.fromkeys(path for path in named if os.path.isdir(path) and path != "/"))  # noqa: PTH112
 
 
 def _is_broad(folder: str, home: str) -> bool:
@@ -86,8 +92,11 @@ def _with_package(script: str, home: str) -> Iterator[str]:
 
 
 def _is_chosen_by_server(script: str, writable: Sequence[str]) -> bool:
-    folders = [os.path.dirname(link) for link in links_on_the_way(script)]  # noqa: PTH120
-    return any(_is_in_any(path, writable) for path in (script, *folders))
+    return _is_in_any(script, writable) or _is_by_link_in(script, writable)
+
+
+def _is_by_link_in(path: str, folders: Sequence[str]) -> bool:
+    return any(_is_in_any(os.path.dirname(link), folders) for link in links_on_the_way(path))  # noqa: PTH120
 
 
 def _is_in_any(path: str, folders: Sequence[str]) -> bool:

@@ -194,7 +194,7 @@ def test_a_server_does_not_choose_a_larger_package_for_its_next_start(folder: Pa
             if turn == 0:
                 text_of(run.call("rename", 3, path=str(root / "pyproject.toml"), to=str(root / "gone")))
             assert run.end() == 0
-        assert (f"does not read {folder} as" in run.stderr.read_text()) == (turn == 1)
+        assert (f"does not open {folder}: " in run.stderr.read_text()) == (turn == 1)
 
 
 @pytest.mark.parametrize("later", [False, True])
@@ -209,7 +209,20 @@ def test_a_file_by_a_link_of_the_servers_brings_nothing(folder: Path, later: boo
         if later:
             assert "Error" in text_of(run.call("read", 1, path=str(folder / "private.d" / "private")))
         run.end()
-    assert f"does not read {folder}" in run.stderr.read_text()
+    assert f"does not open {folder}" in run.stderr.read_text()
+
+
+def test_a_word_of_the_command_line_is_no_root_by_a_link_of_the_servers(folder: Path) -> None:
+    root = folder / "root"
+    (folder / "private").mkdir()
+    (folder / "private" / "notes").write_text("private")
+    (root / "stdio").symlink_to(folder / "private")
+    with started(folder, [*ASKING, "stdio"], "--sandbox", cwd=root) as run:
+        assert "Error" in text_of(run.call("read", 1, path=str(folder / "private" / "notes")))
+        assert "Error" in text_of(run.call("write", 2, path=str(folder / "private" / "new"), text="x"))
+        assert text_of(run.call("write", 3, path=str(root / "new"), text="x")) == "1"
+        assert run.end() == 0
+    assert f"does not open {root}/stdio" in run.stderr.read_text()
 
 
 def test_a_policy_by_a_link_that_the_server_could_replace_is_refused(folder: Path) -> None:

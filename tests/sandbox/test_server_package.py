@@ -75,6 +75,10 @@ def test_roots_are_the_folders_of_the_command_line(tmp_path: Path):
     assert roots_of(["server", str(tmp_path / "a"), "--flag", "b"], home, home) == (f"{home}/a", f"{home}/b")
     assert roots_of(["server"], home, f"{home}/a") == (f"{home}/a",)
     assert roots_of(["server"], home, home) == ()
+    (tmp_path / "a" / "stdio").symlink_to(tmp_path / "b")
+    assert roots_of(["server", "stdio"], home, f"{home}/a") == (f"{home}/a",)
+    assert roots_of(["server", f"{home}/b", "stdio"], home, f"{home}/a") == (f"{home}/b",)
+    assert roots_of(["server", "a/stdio"], home, home) == (f"{home}/a/stdio",)  # a home is never a server's to write
 
 
 def test_a_script_brings_the_interpreter_that_its_first_line_names(tmp_path: Path):
