@@ -18,7 +18,7 @@ from proxy.sandbox.plan import SandboxPlan, WayOut, links_on_the_way
 from proxy.sandbox.profile import SandboxProfile, binds_hosts, host_fits, profile_hash
 from proxy.sandbox.profile_files import files_of, load_profile, resolve
 from proxy.sandbox.sandboxed_start import SandboxedStart, SandboxReport
-from proxy.sandbox.server_package import named_folders, package_of, roots_of
+from proxy.sandbox.server_package import is_broad, named_folders, package_of, roots_of
 from proxy.sandbox.stand_ins import stand_ins
 
 if TYPE_CHECKING:
@@ -76,7 +76,9 @@ def choose_sandbox(
         files = files_of([named], Path.cwd(), parsed)
         return ChosenSandbox(load_profile(named, Path.cwd(), parsed), named, required, files)
     presets = presets_for(command)
-    own = SandboxProfile(extends=list(presets), read=["$ROOTS", "$CWD"], write=["$ROOTS"])
+    # Clients start servers in the home, or in /: that is nobody's wish to show it.
+    here = [] if is_broad(str(Path.cwd()), str(Path.home())) else ["$CWD"]
+    own = SandboxProfile(extends=list(presets), read=["$ROOTS", *here], write=["$ROOTS"])
     return ChosenSandbox(resolve(own, None, parsed), "+".join(presets) or "base", required)
 
 

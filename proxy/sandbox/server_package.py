@@ -41,7 +41,7 @@ def package_of(program: str, argv: Sequence[str], home: str, cwd: str, writable:
 def roots_of(argv: Sequence[str], home: str, cwd: str) -> tuple[str, ...]:
     """Return the folders that a command line names, which is how clients tell servers their roots; else the folder."""
     folders = named_folders(argv, cwd)
-    own = () if _is_broad(cwd, home) else (cwd,)
+    own = () if is_broad(cwd, home) else (cwd,)
     # Any word, such as `stdio`, names a folder once the server has made a link of that name where it works.
     kept = [path for path in folders if not _is_by_link_in(path, own)]
     return tuple(kept) or own
@@ -53,7 +53,8 @@ def named_folders(argv: Sequence[str], cwd: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(path for path in named if os.path.isdir(path) and path != "/"))  # noqa: PTH112
 
 
-def _is_broad(folder: str, home: str) -> bool:
+def is_broad(folder: str, home: str) -> bool:
+    """Return whether a folder is the home, holds it, or belongs to many."""
     return folder in _SHARED or folder == home or home.startswith(f"{folder}/")
 
 
@@ -74,7 +75,7 @@ def _installation(program: str, home: str) -> Iterator[str]:
     if program.startswith(tuple(f"{folder}/" for folder in _SYSTEM)):
         return
     prefix = Path(program).parent.parent if Path(program).parent.name in ("bin", ".bin") else Path(program).parent
-    if not _is_broad(str(prefix), home) and prefix.name not in _TOOLS:
+    if not is_broad(str(prefix), home) and prefix.name not in _TOOLS:
         yield str(prefix)
 
 
@@ -107,14 +108,14 @@ def _is_in_any(path: str, folders: Sequence[str]) -> bool:
 def _manifest_folder(script: Path, home: str) -> str | None:
     """Return the package that a script belongs to: the folder of all packages where it is an installed one."""
     for folder in script.parents:
-        if _is_broad(str(folder), home):
+        if is_broad(str(folder), home):
             break
         if folder.name in ("node_modules", "site-packages"):
             return str(folder)
     for folder in script.parents:
-        if _is_broad(str(folder), home):
+        if is_broad(str(folder), home):
             break
         if any((folder / name).is_file() for name in _MANIFESTS):
             return str(folder)
     folder = script.parent
-    return None if _is_broad(str(folder), home) else str(folder)
+    return None if is_broad(str(folder), home) else str(folder)

@@ -536,6 +536,14 @@ def content(*folders: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for folder in folders for path in folder.rglob("*") if path.is_file()}
 
 
+def test_a_server_that_is_started_in_the_home_does_not_read_it(folder: Path, home: Path) -> None:
+    (home / "documents").mkdir()
+    (home / "documents" / "letter").write_text("dear")
+    with started(folder, ASKING, "--sandbox", cwd=home, env={"HOME": str(home)}) as run:
+        assert "Error" in text_of(run.call("read", 1, path=str(home / "documents" / "letter")))
+        assert run.end() == 0
+
+
 def test_every_bad_tool_is_stopped_and_not_only_named(folder: Path, home: Path) -> None:
     for name in SOUGHT:
         (home / name).parent.mkdir(parents=True, exist_ok=True)
