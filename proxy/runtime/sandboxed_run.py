@@ -13,8 +13,8 @@ from proxy.agent.env import change
 from proxy.config import CONFIG_ENV, CONFIG_FILE, config_path
 from proxy.errors import ConfigError
 from proxy.runtime.server_credentials import hidden_from_servers
-from proxy.sandbox.grants import Grants, Surroundings, expand, writable_folders
-from proxy.sandbox.plan import SandboxPlan, WayOut, links_on_the_way
+from proxy.sandbox.grants import Grants, Surroundings, expand, written_paths
+from proxy.sandbox.plan import SandboxPlan, WayOut, changeable_folders, links_on_the_way
 from proxy.sandbox.profile import SandboxProfile, binds_hosts, host_fits, profile_hash
 from proxy.sandbox.profile_files import files_of, load_profile, resolve
 from proxy.sandbox.sandboxed_start import SandboxedStart, SandboxReport
@@ -267,7 +267,7 @@ def _find_surroundings(profile: SandboxProfile, launch: Launch) -> tuple[Surroun
     package, roots = package_of(launch.program, launch.argv, home, cwd), roots_of(launch.argv, home, cwd)
     around = Surroundings(home, cwd, roots, package=package, path=os.environ.get("PATH", os.defpath))
     try:
-        writable = writable_folders(profile, around)
+        writable = changeable_folders(written_paths(profile, around))
     except (ValueError, OSError) as error:
         raise ConfigError(f"the sandbox profile cannot be applied: {error}") from error
     own = package_of(launch.program, launch.argv, home, cwd, writable)

@@ -93,10 +93,9 @@ def expand(profile: SandboxProfile, around: Surroundings, environ: Mapping[str, 
     )
 
 
-def writable_folders(profile: SandboxProfile, around: Surroundings) -> tuple[str, ...]:
-    """Return where a server may write, without its own temporary folders, as real paths; nothing is created."""
-    found = (path for line in profile.write for path in _matches(line, around) if path not in _scratch(around))
-    return tuple(dict.fromkeys(os.path.realpath(path) for path in found))
+def written_paths(profile: SandboxProfile, around: Surroundings) -> tuple[str, ...]:
+    """Return what a server may write, without its own temporary folders; nothing is created."""
+    return tuple(path for line in profile.write for path in _matches(line, around) if path not in _scratch(around))
 
 
 def _scratch(around: Surroundings) -> tuple[str, ...]:

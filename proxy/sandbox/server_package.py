@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from proxy.sandbox.plan import links_on_the_way
+from proxy.sandbox.plan import is_by_link_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -33,7 +33,7 @@ def package_of(program: str, argv: Sequence[str], home: str, cwd: str, writable:
     # write: it could make it a link, and the next start would take the folder of its target for the package.
     scripts = [path for number, path in enumerate(files) if not number or not os.path.islink(path)]  # noqa: PTH114
     for script in scripts:
-        bound = _is_chosen_by_server(script, writable)
+        bound = _is_in_any(script, writable) or is_by_link_in(script, writable)
         found += [path for path in _with_package(script, home) if not bound or _is_in_any(path, writable)]
     return tuple(dict.fromkeys(path for path in found if os.path.exists(path)))  # noqa: PTH110
 
@@ -43,7 +43,7 @@ def roots_of(argv: Sequence[str], home: str, cwd: str) -> tuple[str, ...]:
     folders = named_folders(argv, cwd)
     own = () if is_broad(cwd, home) else (cwd,)
     # Any word, such as `stdio`, names a folder once the server has made a link of that name where it works.
-    kept = [path for path in folders if not _is_by_link_in(path, own)]
+    kept = [path for path in folders if not is_by_link_in(path, own)]
     return tuple(kept) or own
 
 
@@ -90,14 +90,6 @@ def _with_package(script: str, home: str) -> Iterator[str]:
         folder = _manifest_folder(Path(each), home)
         if folder is not None:
             yield folder
-
-
-def _is_chosen_by_server(script: str, writable: Sequence[str]) -> bool:
-    return _is_in_any(script, writable) or _is_by_link_in(script, writable)
-
-
-def _is_by_link_in(path: str, folders: Sequence[str]) -> bool:
-    return any(_is_in_any(os.path.dirname(link), folders) for link in links_on_the_way(path))  # noqa: PTH120
 
 
 def _is_in_any(path: str, folders: Sequence[str]) -> bool:
