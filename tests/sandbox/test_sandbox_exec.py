@@ -176,6 +176,15 @@ def test_no_program_is_made_that_others_would_run_as_its_user(machine: Machine, 
 
 
 @pytest.mark.parametrize("user", USERS)
+def test_a_hidden_file_is_hidden_in_any_folder_that_a_line_names(machine: Machine, user: str) -> None:
+    path = machine.home / ".tool" / ".env"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("secret")
+    profile = {"extends": ["python"], "read": ["$HOME/.tool"], "hide": ["**/.env"]}
+    assert tried(machine, user, f"Path({str(path)!r}).read_text()", profile=profile) == ["EACCES"]
+
+
+@pytest.mark.parametrize("user", USERS)
 def test_the_machines_handler_of_crashes_stays_away(machine: Machine, user: str) -> None:
     core = "resource.RLIMIT_CORE"
     found = tried(
