@@ -27,8 +27,10 @@ WHOLE = ("/sys/fs/cgroup", "/sys/devices/system/cpu", "/sys/devices/system/node"
 PACKAGES = ("site-packages", "node_modules", "dist-packages")
 # Never a line as a whole, however many files of them were seen.
 SHARED = frozenset({"/", "/etc", "/home", "/opt", "/root", "/run", "/srv", "/sys", "/usr", "/var", "/var/lib", "/mnt"})
-# A name that the next run will not use: it holds a time, a long number or a long hexadecimal one.
-_MADE_ANEW = re.compile(r"(?:[0-9][-_.:T]?){8}|(?<![0-9a-z])(?=[a-f]*[0-9])[0-9a-f]{8,}(?![0-9a-z])")
+# What is another in each name that is made anew: an identifier, a time, a long number or a long hexadecimal one.
+_MADE_ANEW = re.compile(
+    r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?:[0-9][-_.:T]?){8,}|(?<![0-9a-z])(?=[a-f]*[0-9])[0-9a-f]{8,}(?![0-9a-z])"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +61,8 @@ class Places:
 def generalise(paths: Sequence[str], places: Places, *, written: bool = False) -> dict[str, list[str]]:
     """Return the lines for paths, and the paths that each stands for.
 
-    Secrets and broad folders must have been left out before. Of files that are `written`, one whose name is made anew
-    each time stands for its folder.
+    Secrets and broad folders must have been left out before. Of files that are `written`, those whose name is made anew
+    each time stand for their folder.
     """
     first: dict[str, list[str]] = {}
     for path in paths:
@@ -129,7 +131,7 @@ def _merge_folders(lines: dict[str, list[str]], places: Places, *, written: bool
             folders.setdefault(posixpath.dirname(line), []).append(line)
     merged = dict(lines)
     for folder, inside in folders.items():
-        anew = written and any(_MADE_ANEW.search(posixpath.basename(line)) for line in inside)
+        anew = written and _are_made_anew([posixpath.basename(line) for line in inside])
         if (anew or len(inside) >= SEVERAL) and not _is_shared(folder, places):
             merged[f"{folder}/**"] = [path for line in inside for path in merged.pop(line)]
     wide = [line.removesuffix("/**") for line in merged if line.endswith("/**")]
@@ -138,6 +140,12 @@ def _merge_folders(lines: dict[str, list[str]], places: Places, *, written: bool
         for line, paths in merged.items()
         if not any(line != f"{folder}/**" and is_below(line.removesuffix("/**"), folder) for folder in wide)
     }
+
+
+def _are_made_anew(names: Sequence[str]) -> bool:
+    """Return whether two names differ in nothing but a number. One alone may be a file like any other."""
+    kinds = [kind for name in names if (kind := _MADE_ANEW.sub("\0", name)) != name]
+    return len(kinds) > len(set(kinds))
 
 
 def _is_shared(folder: str, places: Places) -> bool:

@@ -66,7 +66,7 @@ def _network(learned: LearnedProfile) -> Iterator[str]:
 def _tools(lines: Iterable[Line]) -> Iterator[str]:
     by_tool: dict[str, list[tuple[str, str]]] = {}
     for line in lines:
-        tool, _, what = line.value.partition("\0")
+        tool, _, what = line.value.rpartition("\0")  # the server names its tools: the first NUL may be its own
         by_tool.setdefault(tool, []).append((what, line.evidence))
     if by_tool:
         yield "tools:"

@@ -13,12 +13,12 @@ from proxy.agent.env import change
 from proxy.config import CONFIG_ENV, CONFIG_FILE, config_path
 from proxy.errors import ConfigError
 from proxy.runtime.server_credentials import hidden_from_servers
-from proxy.sandbox.grants import Grants, Surroundings, expand
-from proxy.sandbox.plan import SandboxPlan, WayOut, links_on_the_way
+from proxy.sandbox.grants import Grants, Surroundings, expand, written_paths
+from proxy.sandbox.plan import SandboxPlan, WayOut, changeable_folders, links_on_the_way
 from proxy.sandbox.profile import SandboxProfile, binds_hosts, host_fits, profile_hash
 from proxy.sandbox.profile_files import files_of, load_profile, resolve
 from proxy.sandbox.sandboxed_start import SandboxedStart, SandboxReport
-from proxy.sandbox.server_package import package_of, roots_of
+from proxy.sandbox.server_package import is_broad, named_folders, package_of, roots_of
 from proxy.sandbox.stand_ins import stand_ins
 
 if TYPE_CHECKING:
@@ -76,7 +76,9 @@ def choose_sandbox(
         files = files_of([named], Path.cwd(), parsed)
         return ChosenSandbox(load_profile(named, Path.cwd(), parsed), named, required, files)
     presets = presets_for(command)
-    own = SandboxProfile(extends=list(presets), read=["$ROOTS", "$CWD"], write=["$ROOTS"])
+    # Clients start servers in the home, or in /: that is nobody's wish to show it.
+    here = [] if is_broad(str(Path.cwd()), str(Path.home())) else ["$CWD"]
+    own = SandboxProfile(extends=list(presets), read=["$ROOTS", *here], write=["$ROOTS"])
     return ChosenSandbox(resolve(own, None, parsed), "+".join(presets) or "base", required)
 
 
@@ -104,6 +106,7 @@ class SandboxedRun:
     on_refused_call: Callable[[Violation], None] | None = None  # of a system call, by seccomp
     bound_hosts: Callable[[str, int], bool] | None = None  # whether the calls in flight let it reach a host
     around: Surroundings | None = None
+    withheld: tuple[str, ...] = ()  # what its command line leads to, and the server could have chosen
     supervised: socket.socket | None = None  # our end of the socket by which a supervisor gets to answer for its files
 
     @property
@@ -228,11 +231,8 @@ def prepare_sandbox(
     variables: Mapping[str, str] | None = None,
 ) -> SandboxedRun:
     """Plan the sandbox of a server, which finds `variables` in its environment. Raises ConfigError."""
-    home, cwd = str(Path.home()), str(Path.cwd())
-    package = package_of(launch.program, launch.argv, home, cwd)
-    around = Surroundings(
-        home, cwd, roots_of(launch.argv, home, cwd), package=package, path=os.environ.get("PATH", os.defpath)
-    )
+    around, withheld = _find_surroundings(chosen.profile, launch)
+    home, cwd = around.home, around.cwd
     if not chosen.profile.enforced:
         return SandboxedRun(chosen, launch, launch.argv, around=around)
     way = find_way_out(chosen.profile.hosts, settings)
@@ -246,7 +246,7 @@ def prepare_sandbox(
         launch,
         _without_own(grants, chosen, settings, config),
         cwd,
-        package=package,
+        package=around.package,
         require=chosen.require,
         supervisor=theirs.detach() if theirs is not None else None,
         ports=way.ports,
@@ -256,7 +256,23 @@ def prepare_sandbox(
         environ={**change({**grants.env, "TMPDIR": "/tmp"}, way.environ), **(variables or {})},  # noqa: S108  its own
     )
     start = SandboxedStart(plan)
-    return SandboxedRun(chosen, start.launch, launch.argv, start, grants, way, around=around, supervised=ours)
+    return SandboxedRun(
+        chosen, start.launch, launch.argv, start, grants, way, around=around, supervised=ours, withheld=withheld
+    )
+
+
+def _find_surroundings(profile: SandboxProfile, launch: Launch) -> tuple[Surroundings, tuple[str, ...]]:
+    """Return what a profile's variables stand for, and what they do not: the server could have chosen it."""
+    home, cwd = str(Path.home()), str(Path.cwd())
+    package, roots = package_of(launch.program, launch.argv, home, cwd), roots_of(launch.argv, home, cwd)
+    around = Surroundings(home, cwd, roots, package=package, path=os.environ.get("PATH", os.defpath))
+    try:
+        writable = changeable_folders(written_paths(profile, around))
+    except (ValueError, OSError) as error:
+        raise ConfigError(f"the sandbox profile cannot be applied: {error}") from error
+    own = package_of(launch.program, launch.argv, home, cwd, writable)
+    found = (*package, *named_folders(launch.argv, cwd))
+    return replace(around, package=own), tuple(path for path in found if path not in (*own, *roots))
 
 
 def find_way_out(hosts: tuple[str, ...] | None, settings: Settings) -> WayOut:
@@ -311,4 +327,4 @@ def _without_own(grants: Grants, chosen: ChosenSandbox, settings: Settings, conf
     # As the view has them: a folder may be granted by a link.
     shown = [os.path.realpath(path) for path in (*grants.read, *grants.write)]
     inside = [path for path in paths if _is_in_any(path, shown)]
-    return replace(grants, hidden=tuple(dict.fromkeys((*grants.hidden, *inside))), pinned=tuple(dict.fromkeys(inside)))
+    return replace(grants, hidden=tuple(dict.fromkeys((*grants.hidden, *inside))))

@@ -164,4 +164,9 @@ class StdioGate:
                 f"interlock run: the sandbox of {self.context.server!r} cannot grant what does not exist: "
                 f"{', '.join(self.box.absent)}; create it, or write FOLDER/** for a folder"
             )
+        if self.box.withheld:
+            self.say(
+                f"interlock run: the sandbox of {self.context.server!r} does not open {', '.join(self.box.withheld)}: "
+                "the command line leads there by a folder that the server writes; if it is meant, name it in a profile"
+            )
         return detail

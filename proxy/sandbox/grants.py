@@ -21,7 +21,9 @@ MAX_MATCHES: Final = 10_000  # of one glob, and of the files that a hide line is
 # Folders of packages: nobody keeps secrets there, and walking them takes longer than a server's start.
 SKIPPED: Final = frozenset({"node_modules", ".venv", "site-packages", ".git", "__pycache__"})
 _MARKS: Final = frozenset("*?[")
-_SYSTEM: Final = ("/usr", "/bin", "/lib", "/lib64", "/nix", "/etc", "/proc", "/sys", "/dev", "/opt")
+_PROGRAMS: Final = ("/usr", "/bin", "/lib", "/lib64", "/nix", "/proc", "/sys", "/dev")
+_SYSTEM: Final = (*_PROGRAMS, "/etc", "/opt")
+_INSTALLED: Final = (".npm", ".cache", ".nvm", ".volta", ".bun", ".pyenv", ".local")  # below a home; presets grant them
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +49,7 @@ class Grants:
 
     read: tuple[str, ...] = ()
     write: tuple[str, ...] = ()
-    hidden: tuple[str, ...] = ()  # exist inside of the above, and are covered
-    pinned: tuple[str, ...] = ()  # of those, what a later start reads by its path: no folder above may be renamed
+    hidden: tuple[str, ...] = ()  # exist inside of the above, and are covered; no folder above them can be renamed
     hide: tuple[str, ...] = ()  # absolute globs, for what is made later
     exec: tuple[str, ...] = ()
     sockets: tuple[str, ...] = ()
@@ -67,10 +68,11 @@ def expand(profile: SandboxProfile, around: Surroundings, environ: Mapping[str, 
     hidden = _Hidden(profile.hide, around, opened)
     made, absent = _make_files(profile.write, around, hidden)
     writable = [path for line in profile.write for path in _matches(line, around, create=True)]
-    scratch = (*around.tmp, "/dev/shm")  # noqa: S108  each server has its own
+    scratch = _scratch(around)
     temporary = tuple(path for path in writable if path in scratch)
     write = [part for path in writable if path not in scratch for part in hidden.without(path)]
-    read = [part for line in profile.read for path in _matches(line, around) for part in hidden.without(path)]
+    readable = [path for line in profile.read for path in _matches(line, around)]
+    read = [part for path in readable for part in hidden.without(path)]
     granted = tuple(dict.fromkeys((*read, *sorted(opened))))
     sockets = tuple(dict.fromkeys(path for line in profile.sockets for path in substitute(line, around)))
     # Who may use any unix socket could connect to each that it sees.
@@ -80,7 +82,7 @@ def expand(profile: SandboxProfile, around: Surroundings, environ: Mapping[str, 
     return Grants(
         read=granted,
         write=tuple(dict.fromkeys(write)),
-        hidden=tuple(dict.fromkeys((*hidden.inside((*granted, *write)), *unlisted))),
+        hidden=tuple(dict.fromkeys((*hidden.inside((*granted, *write), (*readable, *writable)), *unlisted))),
         hide=tuple(pattern for line in profile.hide for pattern in substitute(line, around)),
         exec=tuple(dict.fromkeys(path for line in profile.exec for path in _programs(line, around))),
         sockets=shared,
@@ -92,6 +94,15 @@ def expand(profile: SandboxProfile, around: Surroundings, environ: Mapping[str, 
         hosts=profile.hosts,
         limits=profile.limits,
     )
+
+
+def written_paths(profile: SandboxProfile, around: Surroundings) -> tuple[str, ...]:
+    """Return what a server may write, without its own temporary folders; nothing is created."""
+    return tuple(path for line in profile.write for path in _matches(line, around) if path not in _scratch(around))
+
+
+def _scratch(around: Surroundings) -> tuple[str, ...]:
+    return (*around.tmp, "/dev/shm")  # noqa: S108  each server has its own
 
 
 def substitute(line: str, around: Surroundings) -> list[str]:
@@ -192,6 +203,11 @@ class _Hidden:
         below = [folder[len(home) + 1 :] for home in self._homes if folder.startswith(f"{home}/")]
         return not _is_system(folder) and (folder in self._roots or not any(each.startswith(".") for each in below))
 
+    def _is_programs(self, folder: str) -> bool:
+        """Return whether programs and package managers keep there what they installed: too much to be searched."""
+        places = (*_PROGRAMS, *(f"{home}/{name}" for home in self._homes for name in _INSTALLED))
+        return os.path.basename(folder) in SKIPPED or any(_is_in(folder, each) for each in places)  # noqa: PTH119
+
     def _is_searched(self, path: str) -> bool:
         # A server that was written where it runs has its package among the user's own files.
         return path not in self._packages or os.path.realpath(path) in self._roots
@@ -216,8 +232,8 @@ class _Hidden:
         for name in names:
             yield from self.without(f"{path.rstrip('/')}/{name}")
 
-    def inside(self, granted: Iterable[str]) -> Iterator[str]:
-        """Return what lies inside of granted folders and is hidden by its name."""
+    def inside(self, granted: Iterable[str], named: Iterable[str]) -> Iterator[str]:
+        """Return what lies inside of granted folders and is hidden by its name; `named` are those of the lines."""
         names = [pattern[3:] for pattern in self._patterns if pattern.startswith("**/")]
         others = [
             pattern for pattern in self._patterns if not pattern.startswith("**/") and pattern not in self._closed
@@ -225,7 +241,16 @@ class _Hidden:
         found = [path for pattern in others for path in _glob(pattern)]
         fits = _name_test(names)
         folders = dict.fromkeys(os.path.realpath(path) for path in granted if self._is_searched(path))
-        found += walk([folder for folder in folders if self._is_personal(folder)], fits)
+        personal = [folder for folder in folders if self._is_personal(folder)]
+        found += walk(personal, fits)
+        if names:
+            # In a folder that a line names a profile hides what it says, whoever keeps it. Not in all of a home's.
+            whole = {os.path.realpath(path) for path in named} - set(personal)
+            others = [folder for folder in folders if folder in whole and not self._is_programs(folder)]
+            found += walk(others, _name_test(names, secrets=False))
+        # What a link leads to has another name.
+        targets = {os.path.realpath(path): None for path in found if os.path.islink(path)}  # noqa: PTH114
+        found += [path for path in targets if any(_is_in(path, folder) for folder in folders)]
         yield from (path for path in dict.fromkeys(found) if path not in self._opened)
 
     def special(self, granted: Iterable[str], listed: Sequence[str]) -> list[str]:
@@ -252,13 +277,13 @@ def _is_socket(path: str) -> bool:
         return False
 
 
-def _name_test(patterns: Sequence[str]) -> Callable[[str, str], bool]:
+def _name_test(patterns: Sequence[str], *, secrets: bool = True) -> Callable[[str, str], bool]:
     if not patterns:
         return lambda _, name: is_secret_name(name)
     from proxy.sandbox.path_globs import compile_tail  # noqa: PLC0415
 
     tails = [compile_tail(pattern) for pattern in patterns]
-    return lambda path, name: is_secret_name(name) or any(tail(path) for tail in tails)
+    return lambda path, name: (secrets and is_secret_name(name)) or any(tail(path) for tail in tails)
 
 
 def walk(
@@ -278,7 +303,11 @@ def walk(
         folder = waiting.pop()
         try:
             entries = list(os.scandir(folder))
-        except OSError:  # what we may not list the server may not either
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError:
+            # The server may not list it either, but may own it, and give itself the right to.
+            found.append(folder)
             continue
         for entry in entries:
             seen += 1
@@ -292,7 +321,11 @@ def walk(
 
 
 def _is_system(folder: str) -> bool:
-    return any(folder == each or folder.startswith(f"{each}/") for each in _SYSTEM)
+    return any(_is_in(folder, each) for each in _SYSTEM)
+
+
+def _is_in(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(f"{folder.rstrip('/')}/")
 
 
 def _ancestors(path: str) -> Iterator[str]:

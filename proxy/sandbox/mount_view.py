@@ -7,6 +7,7 @@ what is only to be read is on a read-only mount, so chmod, chown and extended at
 from __future__ import annotations
 
 import os
+import stat
 from typing import TYPE_CHECKING
 
 from proxy.sandbox.kernel_calls import (
@@ -74,7 +75,7 @@ class View:
     ) -> None:
         """Show `files` (path and kind) and `links`; cover `hidden`; write `given` texts. Raises SandboxError.
 
-        `pinned` are folders that cannot be renamed or removed, the upper ones first.
+        `pinned` are folders that cannot be renamed or removed.
         """
         # Before any other mount, which would else appear outside where the machine's mounts are shared.
         mount(None, "/", None, MS_REC | MS_PRIVATE)
@@ -86,13 +87,9 @@ class View:
             self._mkdir(path)
             mount("tmpfs", self._base + path, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, SCRATCH)
         for path, kind, handle in sources:
-            self._show(path, kind, handle)
+            self._show(path, kind, handle, [each for each in pinned if each.startswith(f"{path}/")])
         for path, target in links.items():
             self._link(path, target)
-        # A cover stays with what it covers. Where a folder above could be renamed, another file would be at its path
-        # for the next start to read. Before the covers, and with what is mounted below: nothing is uncovered.
-        for path in pinned:
-            mount(self._base + path, self._base + path, None, MS_BIND | MS_REC)
         covers = self._hide(hidden, given)
         for path, text in given.items():
             self._give(path, text)
@@ -112,7 +109,7 @@ class View:
     def _mkdir(self, path: str) -> None:
         os.makedirs(self._base + path, mode=0o755, exist_ok=True)  # noqa: PTH103
 
-    def _show(self, path: str, kind: str, handle: int) -> None:
+    def _show(self, path: str, kind: str, handle: int, pinned: list[str]) -> None:
         target = self._base + path
         if os.path.isdir(f"/proc/self/fd/{handle}"):  # noqa: PTH112
             self._mkdir(path)
@@ -120,9 +117,22 @@ class View:
             self._mkdir(os.path.dirname(path))  # noqa: PTH120
             if not os.path.lexists(target):
                 os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o600))
-        mount(f"/proc/self/fd/{handle}", target, None, MS_BIND | MS_REC)
+        source = f"/proc/self/fd/{handle}"
+        if pinned:
+            self._pin(source, target, pinned)
+        mount(source, target, None, MS_BIND | MS_REC)
         set_mount_attributes(target, KINDS[kind])
         os.close(handle)
+
+    def _pin(self, source: str, target: str, pinned: list[str]) -> None:
+        """Have the kernel refuse to rename or remove folders, by a view of them that is then covered.
+
+        It refuses that for a folder on which anything is mounted, in whatever view of the folder. Were it mounted in
+        the view that the server sees, files could not be moved from one folder to the other.
+        """
+        mount(source, target, None, MS_BIND | MS_REC)
+        for path in pinned:
+            mount(self._base + path, self._base + path, None, MS_BIND | MS_REC)
 
     def _hide(self, hidden: list[str], given: Iterable[str]) -> list[str]:
         """Cover what is hidden; return the covers, which can be written until what is given below them is there."""
@@ -133,14 +143,17 @@ class View:
         os.close(os.open(empty, os.O_CREAT | os.O_WRONLY, 0))
         for path in hidden:
             target = self._base + path
-            if os.path.isdir(target) and not os.path.islink(target):  # noqa: PTH112, PTH114
+            try:
+                kind = os.lstat(target).st_mode
+            except (FileNotFoundError, NotADirectoryError):
+                continue  # it is gone, or below what is hidden already
+            if stat.S_ISDIR(kind):
                 holds_given = any(each.startswith(f"{path}/") for each in given)
                 size = COVER_OF_GIVEN if holds_given else COVER
                 mount("tmpfs", target, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, size)
                 covers.append(target)
-            elif os.path.lexists(target) and not os.path.islink(target):  # noqa: PTH114
-                mount(empty, target, None, MS_BIND)
-                set_mount_attributes(target, ATTR_RDONLY)
+            else:
+                _cover_file(empty, target)
         os.unlink(empty)
         return covers
 
@@ -188,6 +201,15 @@ class View:
         for name in TELLING:
             if os.path.exists(f"{proc}/{name}"):  # noqa: PTH110
                 mount(f"{self._base}/dev/null", f"{proc}/{name}", None, MS_BIND)
+
+
+def _cover_file(empty: str, target: str) -> None:
+    # By descriptor, so that of a link the link itself is covered: without it, the next start would not know that
+    # what it leads to is hidden.
+    handle = os.open(target, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    mount(empty, f"/proc/self/fd/{handle}", None, MS_BIND)
+    os.close(handle)
+    set_mount_attributes(target, ATTR_RDONLY)
 
 
 def _open(path: str) -> int:

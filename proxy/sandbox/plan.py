@@ -58,20 +58,24 @@ class SandboxPlan:
     def spec(self) -> dict[str, Any]:
         """Return the plan in the form that travels."""
         files = _Files()
-        writable = [os.path.realpath(path) for path in self.grants.write]
+        writable = changeable_folders(self.grants.write)
         for path in (*_unreplaceable(self.grants.read, writable), *self.package, self.launch.program):
             if path not in self.given:  # the machine's own is not shown, and a link there must not be followed
                 files.add(path, "read")
-        for path in self.grants.exec:
+        # Of what it reads anyway it could run the code as well: an environment's `python` leads to the system's.
+        readable = [os.path.realpath(path) for path in _unreplaceable(self.grants.read, writable)]
+        programs = [*_unreplaceable(self.grants.exec, writable, readable)]
+        for path in programs:
             files.add(path, "read")
         for path in _unreplaceable(self.grants.write, writable):
             files.add(path, "own" if _holds_package(path, self.package) else "write")
-        for path in self.grants.sockets:
+        for path in _unreplaceable(self.grants.sockets, writable):
             files.add(path, "socket")
         shown = files.chosen(self.grants.temporary)
         hidden = [path for path in self.grants.hidden if not _is_below_any(path, self.grants.sockets)]
+        changed = [path for path, kind in shown if kind in ("write", "own")]
         rules = [(path, "read" if kind == "socket" else kind) for path, kind in shown if not path.startswith("/dev/")]
-        rules += [(path, "exec") for path in self._programs()]
+        rules += [(path, "exec") for path in self._programs(programs)]
         rules += [(path, "device") for path in DEVICES]
         rules += [(path, "write") for path in self.grants.temporary]
         return {
@@ -93,7 +97,9 @@ class SandboxPlan:
                 "files": shown,
                 "links": files.links,
                 "temporary": list(self.grants.temporary),
-                "pinned": _folders_above(self.grants.pinned, [path for path, _ in shown]),
+                # A cover stays with what it covers. Were a folder above renamed, the next start would look for another
+                # file at its path, or not look at all: some names are not searched.
+                "pinned": _folders_above(hidden, changed),
                 "hidden": hidden,
                 "given": dict(self.given),
             },
@@ -101,9 +107,9 @@ class SandboxPlan:
             "rules_outside": [*rules, *((path, "read") for path in (*PROC_OUTSIDE, *self.given))],
         }
 
-    def _programs(self) -> Iterator[str]:
+    def _programs(self, listed: Iterable[str]) -> Iterator[str]:
         """Return what may be executed: the server's program and package, the listed programs, and loaders."""
-        for path in (self.launch.program, *self.package, *self.grants.exec, *LOADERS):
+        for path in (self.launch.program, *self.package, *listed, *LOADERS):
             real = os.path.realpath(path)
             if os.path.exists(real):  # noqa: PTH110
                 yield real
@@ -116,11 +122,26 @@ def links_on_the_way(path: str) -> tuple[str, ...]:
     return tuple(files.links)
 
 
-def _unreplaceable(paths: Iterable[str], writable: Sequence[str]) -> Iterator[str]:
-    """Return the paths without those by a link that the server could have made: it would choose what they open."""
+def changeable_folders(paths: Iterable[str]) -> tuple[str, ...]:
+    """Return where the paths that may be written really are, without those by a link in one of them."""
+    given = tuple(paths)
+    real = [os.path.realpath(path) for path in given]
+    return tuple(place for path, place in zip(given, real, strict=True) if not is_by_link_in(path, real))
+
+
+def is_by_link_in(path: str, folders: Sequence[str]) -> bool:
+    """Return whether a path leads through a link in one of the folders, given by their real paths."""
+    places = [os.path.realpath(os.path.dirname(link)) for link in links_on_the_way(path)]  # noqa: PTH120
+    return any(_is_below_any(place, folders) for place in places)
+
+
+def _unreplaceable(paths: Iterable[str], writable: Sequence[str], open_anyway: Sequence[str] = ()) -> Iterator[str]:
+    """Return the paths without those by a link that the server could have made: it would choose what they open.
+
+    One that leads to what is open anyway opens nothing.
+    """
     for path in paths:
-        folders = (os.path.realpath(os.path.dirname(link)) for link in links_on_the_way(path))  # noqa: PTH120
-        if not any(_is_below_any(folder, writable) for folder in folders):
+        if not is_by_link_in(path, writable) or _is_below_any(os.path.realpath(path), (*writable, *open_anyway)):
             yield path
 
 
@@ -178,7 +199,7 @@ class _Files:
 
 
 def _folders_above(paths: Iterable[str], shown: Sequence[str]) -> list[str]:
-    """Return the folders between what is shown and `paths`, the upper ones first."""
+    """Return the folders between what is shown and `paths`."""
     above = {folder for path in paths for folder in _ancestors(path)}
     return sorted(folder for folder in above if folder not in shown and _is_below_any(folder, shown))
 

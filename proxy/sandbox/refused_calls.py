@@ -15,11 +15,13 @@ from proxy.sandbox.notify_kernel import GoneError, Listener
 from proxy.sandbox.syscall_filter import (
     ARCHITECTURES,
     CALLS,
+    CHANGE_MODE,
     CLONE,
     INET,
     INET6,
     IOCTL,
     MEMFD_CREATE,
+    SECCOMP,
     SOCK_KIND,
     SOCK_RAW,
     SOCKET,
@@ -43,6 +45,7 @@ _OTHERS: Final = {
     "socketpair": SOCKETPAIR,
     "ioctl": IOCTL,
     "memfd_create": MEMFD_CREATE,
+    "seccomp": SECCOMP,
 }
 NO_GRANT: Final = "no profile grants this system call"
 NO_SOCKETS: Final = "sockets lists none"
@@ -99,7 +102,7 @@ class RefusedCalls:
 
 def _names(machine: str) -> dict[int, str]:
     column = ARCHITECTURES[machine][1]
-    known = {**CALLS, **_OTHERS}
+    known = {**CALLS, **_OTHERS, **CHANGE_MODE}
     return {number: name for name, numbers in known.items() if (number := numbers[column]) is not None}
 
 

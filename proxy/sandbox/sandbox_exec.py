@@ -178,8 +178,8 @@ class Launcher:
             if self.report["landlock"]:
                 rules = [(path, ACCESS[kind]) for path, kind in self.spec["rules" if confined else "rules_outside"]]
                 landlock.restrict(rules, abi=self.report["landlock"], no_tcp=not confined)
+            self._call_supervisor()  # first: a filter forbids later ones to have a listener
             listener = self._filter_calls(inet=confined)
-            self._call_supervisor()
             self._send_report(listener)
             if self.channel.recv(len(GO)) != GO:
                 os._exit(code)

@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from proxy.sandbox.plan import is_by_link_in
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -16,8 +18,12 @@ MAX_FIRST_LINE: Final = 256  # what the kernel reads of it
 _MANIFESTS: Final = ("package.json", "pyproject.toml", "setup.py", "go.mod", "Cargo.toml")
 
 
-def package_of(program: str, argv: Sequence[str], home: str, cwd: str) -> tuple[str, ...]:
-    """Return the files and folders of the server that `program` and `argv` start."""
+def package_of(program: str, argv: Sequence[str], home: str, cwd: str, writable: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the files and folders of the server that `program` and `argv` start.
+
+    A file in one of the `writable` folders, or by a link there, brings nothing outside of them: the server could have
+    made that link, or taken away what marked its folder as the package, and so choose what its next start reads.
+    """
     found: list[str] = []
     for runs in (program, *_interpreter(program)):
         for path in (os.path.abspath(runs), os.path.realpath(runs)):  # noqa: PTH100
@@ -26,20 +32,29 @@ def package_of(program: str, argv: Sequence[str], home: str, cwd: str) -> tuple[
     # The first is the script, which may be a command's link. A later one is data, in a folder that the server may
     # write: it could make it a link, and the next start would take the folder of its target for the package.
     scripts = [path for number, path in enumerate(files) if not number or not os.path.islink(path)]  # noqa: PTH114
-    found += [path for script in scripts for path in _with_package(script, home)]
+    for script in scripts:
+        bound = _is_in_any(script, writable) or is_by_link_in(script, writable)
+        found += [path for path in _with_package(script, home) if not bound or _is_in_any(path, writable)]
     return tuple(dict.fromkeys(path for path in found if os.path.exists(path)))  # noqa: PTH110
 
 
 def roots_of(argv: Sequence[str], home: str, cwd: str) -> tuple[str, ...]:
     """Return the folders that a command line names, which is how clients tell servers their roots; else the folder."""
+    folders = named_folders(argv, cwd)
+    own = () if is_broad(cwd, home) else (cwd,)
+    # Any word, such as `stdio`, names a folder once the server has made a link of that name where it works.
+    kept = [path for path in folders if not is_by_link_in(path, own)]
+    return tuple(kept) or own
+
+
+def named_folders(argv: Sequence[str], cwd: str) -> tuple[str, ...]:
+    """Return the folders that the words of a command line are, also by links."""
     named = [os.path.abspath(os.path.join(cwd, word)) for word in argv[1:] if not word.startswith("-")]  # noqa: PTH100, PTH118
-    folders = [path for path in named if os.path.isdir(path) and path != "/"]  # noqa: PTH112
-    if folders:
-        return tuple(dict.fromkeys(folders))
-    return () if _is_broad(cwd, home) else (cwd,)
+    return tuple(dict.fromkeys(path for path in named if os.path.isdir(path) and path != "/"))  # noqa: PTH112
 
 
-def _is_broad(folder: str, home: str) -> bool:
+def is_broad(folder: str, home: str) -> bool:
+    """Return whether a folder is the home, holds it, or belongs to many."""
     return folder in _SHARED or folder == home or home.startswith(f"{folder}/")
 
 
@@ -60,7 +75,7 @@ def _installation(program: str, home: str) -> Iterator[str]:
     if program.startswith(tuple(f"{folder}/" for folder in _SYSTEM)):
         return
     prefix = Path(program).parent.parent if Path(program).parent.name in ("bin", ".bin") else Path(program).parent
-    if not _is_broad(str(prefix), home) and prefix.name not in _TOOLS:
+    if not is_broad(str(prefix), home) and prefix.name not in _TOOLS:
         yield str(prefix)
 
 
@@ -77,17 +92,22 @@ def _with_package(script: str, home: str) -> Iterator[str]:
             yield folder
 
 
+def _is_in_any(path: str, folders: Sequence[str]) -> bool:
+    real = os.path.realpath(path)
+    return any(real == each or real.startswith(f"{each}/") for each in folders)
+
+
 def _manifest_folder(script: Path, home: str) -> str | None:
     """Return the package that a script belongs to: the folder of all packages where it is an installed one."""
     for folder in script.parents:
-        if _is_broad(str(folder), home):
+        if is_broad(str(folder), home):
             break
         if folder.name in ("node_modules", "site-packages"):
             return str(folder)
     for folder in script.parents:
-        if _is_broad(str(folder), home):
+        if is_broad(str(folder), home):
             break
         if any((folder / name).is_file() for name in _MANIFESTS):
             return str(folder)
     folder = script.parent
-    return None if _is_broad(str(folder), home) else str(folder)
+    return None if is_broad(str(folder), home) else str(folder)

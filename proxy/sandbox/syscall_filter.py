@@ -16,12 +16,19 @@ ALLOW, REFUSE, NOTIFY = 0x7FFF0000, 0x00050000, 0x7FC00000
 SECCOMP_SET_MODE_FILTER, NEW_LISTENER = 1, 1 << 3
 LOAD, EQUAL, AT_LEAST, ANY_BIT, MASK, RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
 NUMBER, ARCHITECTURE, ARGUMENTS = 0, 4, 16
+# Later calls may be new ways to do what is refused here; and x32 numbers its own from 0x40000000 on.
+FIRST_UNKNOWN = 470
 X32 = 0x40000000
 UNIX, INET, INET6, NETLINK = 1, 2, 10, 16
 SOCK_DGRAM, SOCK_RAW, SOCK_KIND = 2, 3, 0xF
+# TCP and UDP, ping, and multipath TCP, which Go asks for by itself. The rest would have the kernel load modules.
+PROTOCOLS = (0, 1, 6, 17, 58, 262)
+SET_USER_ID = 0o4000
+RLIMIT_CORE = 4
 TIOCSTI, TIOCLINUX, TIOCSETD = 0x5412, 0x541C, 0x5423
 NEW_NAMESPACES = 0x7E020000
 NEW_TIME = 0x80
+ALL_BITS = 0xFFFFFFFF
 MFD_NOEXEC_SEAL, MFD_EXEC = 0x8, 0x10
 
 # Numbers: x86_64, and what aarch64 and riscv64 share; None where the machine has no such call.
@@ -103,6 +110,14 @@ CLONE, UNSHARE, SOCKET, SOCKETPAIR, IOCTL, MEMFD_CREATE = (
     (319, 279),
 )
 SECCOMP = (317, 277)
+SET_LIMIT, SET_LIMIT_OF = (160, 164), (302, 261)
+# Which argument is the mode.
+CHANGE_MODE: dict[str, tuple[int | None, int | None, int]] = {
+    "chmod": (90, None, 1),
+    "fchmod": (91, 52, 1),
+    "fchmodat": (268, 53, 2),
+    "fchmodat2": (452, 452, 2),
+}
 ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1), "riscv64": (0xC00000F3, 1)}
 
 type Instruction = tuple[int, int, int, int]
@@ -111,6 +126,11 @@ type Instruction = tuple[int, int, int, int]
 def argument(number: int) -> Instruction:
     """Load the lower half of an argument; every checked one is an int to the kernel."""
     return LOAD, 0, 0, ARGUMENTS + 8 * number
+
+
+def upper(number: int) -> Instruction:
+    """Load the upper half of an argument."""
+    return LOAD, 0, 0, ARGUMENTS + 8 * number + 4
 
 
 def make_filter(machine: str, *, unix: bool, inet: bool, memfd_exec_off: bool, told: bool = False) -> list[Instruction]:
@@ -130,7 +150,7 @@ def make_filter(machine: str, *, unix: bool, inet: bool, memfd_exec_off: bool, t
         (EQUAL, 1, 0, architecture),
         unknown,
         (LOAD, 0, 0, NUMBER),
-        (AT_LEAST, 0, 1, X32),
+        (AT_LEAST, 0, 1, FIRST_UNKNOWN),
         unknown,
     ]
     for numbers in CALLS.values():
@@ -144,6 +164,10 @@ def make_filter(machine: str, *, unix: bool, inet: bool, memfd_exec_off: bool, t
     steps += _where(SOCKET[column], _socket_steps(unix=unix, inet=inet, refused=refused, family=family))
     steps += _where(SOCKETPAIR[column], _pair_steps(unix=unix, family=family))
     steps += _where(MEMFD_CREATE[column], _memfd_steps(memfd_exec_off, refused, unknown))
+    # Among filters that ask, the latest is asked: a listener of the server's own would answer in place of ours.
+    steps += _where(SECCOMP[column], [argument(1), (ANY_BIT, 0, 1, NEW_LISTENER), refused, pass_on])
+    steps += _mode_steps(column, refused)
+    steps += _core_limit_steps(column)
     ioctls = [step for value in (TIOCSTI, TIOCLINUX, TIOCSETD) for step in _where(value, [refused])]
     steps += _where(IOCTL[column], [argument(1), *ioctls, pass_on])
     return [*steps, pass_on]
@@ -160,7 +184,8 @@ def _socket_steps(*, unix: bool, inet: bool, refused: Instruction, family: Instr
         steps += _where(UNIX, [pass_on])
     # The routing table alone: programs ask it for the machine's addresses. Others, such as audit, are nobody's need.
     steps += _where(NETLINK, [argument(2), *_where(0, [pass_on]), family])
-    plain = [argument(1), (MASK, 0, 0, SOCK_KIND), *_where(SOCK_RAW, [refused]), pass_on]
+    usual = [step for protocol in PROTOCOLS for step in _where(protocol, [pass_on])]
+    plain = [argument(1), (MASK, 0, 0, SOCK_KIND), *_where(SOCK_RAW, [refused]), argument(2), *usual, family]
     if inet:
         steps += [*_where(INET, plain), *_where(INET6, plain)]
     return [*steps, family]
@@ -178,6 +203,29 @@ def _memfd_steps(exec_off: bool, refused: Instruction, unknown: Instruction) -> 
     pass_on: Instruction = (RETURN, 0, 0, ALLOW)
     last = pass_on if exec_off else unknown
     return [argument(1), (ANY_BIT, 0, 1, MFD_EXEC), refused, (ANY_BIT, 0, 1, MFD_NOEXEC_SEAL), pass_on, last]
+
+
+def _mode_steps(column: int, refused: Instruction) -> list[Instruction]:
+    """Refuse to make a program that others would run as the server's user: outside it would be one."""
+    pass_on: Instruction = (RETURN, 0, 0, ALLOW)
+    steps: list[Instruction] = []
+    for *numbers, mode in CHANGE_MODE.values():
+        number = numbers[column]
+        if number is not None:
+            steps += _where(number, [argument(mode), (ANY_BIT, 0, 1, SET_USER_ID), refused, pass_on])
+    return steps
+
+
+def _core_limit_steps(column: int) -> list[Instruction]:
+    """Keep the limit on core files as it is, and say that it was changed: programs that ask for none would give up."""
+    pass_on: Instruction = (RETURN, 0, 0, ALLOW)
+    kept = _answer(0)
+    # Without a new limit it is only asked for.
+    asked: list[Instruction] = [argument(2), (ANY_BIT, 2, 0, ALL_BITS), upper(2), (ANY_BIT, 0, 1, ALL_BITS), kept]
+    return [
+        *_where(SET_LIMIT[column], [argument(0), *_where(RLIMIT_CORE, [kept]), pass_on]),
+        *_where(SET_LIMIT_OF[column], [argument(1), *_where(RLIMIT_CORE, asked), pass_on]),
+    ]
 
 
 def _where(value: int, then: list[Instruction]) -> list[Instruction]:

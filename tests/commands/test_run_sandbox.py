@@ -172,6 +172,59 @@ def test_a_server_makes_no_settings_for_the_next_start(folder: Path) -> None:
     assert not settings.exists()
 
 
+def own_server(root: Path) -> list[str]:
+    """Put a server into a project of its own, and return its command."""
+    (root / "src").mkdir()
+    for name in ("asking.py", "tiny.py"):
+        shutil.copy(REPOSITORY / "tests" / "servers" / name, root / "src")
+    (root / "pyproject.toml").touch()
+    (root.parent / "package.json").touch()
+    (root.parent / "private").write_text("private")
+    return [sys.executable, "src/asking.py"]
+
+
+def test_a_server_does_not_choose_a_larger_package_for_its_next_start(folder: Path) -> None:
+    """A package is the nearest folder with a manifest. Without its own, that of the folder above would be found."""
+    root = folder / "root"
+    command = own_server(root)
+    for turn in range(2):
+        with started(folder, command, "--sandbox", cwd=root) as run:
+            assert "Error" in text_of(run.call("read", 1, path=str(folder / "private")))
+            assert text_of(run.call("read", 2, path=str(root / "a.txt"))) == "hello"
+            if turn == 0:
+                text_of(run.call("rename", 3, path=str(root / "pyproject.toml"), to=str(root / "gone")))
+            assert run.end() == 0
+        assert (f"does not open {folder}: " in run.stderr.read_text()) == (turn == 1)
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_a_file_by_a_link_of_the_servers_brings_nothing(folder: Path, later: bool) -> None:
+    root = folder / "root"
+    command = own_server(root)
+    shutil.move(root / "src", folder / "private.d")
+    (folder / "private.d" / "private").write_text("private")
+    (root / "src").symlink_to(folder / "private.d")
+    command = [*ASKING, "src/asking.py"] if later else command
+    with started(folder, command, "--sandbox", cwd=root) as run:
+        if later:
+            assert "Error" in text_of(run.call("read", 1, path=str(folder / "private.d" / "private")))
+        run.end()
+    assert f"does not open {folder}" in run.stderr.read_text()
+
+
+def test_a_word_of_the_command_line_is_no_root_by_a_link_of_the_servers(folder: Path) -> None:
+    root = folder / "root"
+    (folder / "private").mkdir()
+    (folder / "private" / "notes").write_text("private")
+    (root / "stdio").symlink_to(folder / "private")
+    with started(folder, [*ASKING, "stdio"], "--sandbox", cwd=root) as run:
+        assert "Error" in text_of(run.call("read", 1, path=str(folder / "private" / "notes")))
+        assert "Error" in text_of(run.call("write", 2, path=str(folder / "private" / "new"), text="x"))
+        assert text_of(run.call("write", 3, path=str(root / "new"), text="x")) == "1"
+        assert run.end() == 0
+    assert f"does not open {root}/stdio" in run.stderr.read_text()
+
+
 def test_a_policy_by_a_link_that_the_server_could_replace_is_refused(folder: Path) -> None:
     (folder / "real.yaml").write_text(ALLOW)
     (folder / "root" / "link.yaml").symlink_to(folder / "real.yaml")
@@ -481,6 +534,14 @@ def home() -> Iterator[Path]:
 
 def content(*folders: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for folder in folders for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_server_that_is_started_in_the_home_does_not_read_it(folder: Path, home: Path) -> None:
+    (home / "documents").mkdir()
+    (home / "documents" / "letter").write_text("dear")
+    with started(folder, ASKING, "--sandbox", cwd=home, env={"HOME": str(home)}) as run:
+        assert "Error" in text_of(run.call("read", 1, path=str(home / "documents" / "letter")))
+        assert run.end() == 0
 
 
 def test_every_bad_tool_is_stopped_and_not_only_named(folder: Path, home: Path) -> None:

@@ -40,21 +40,39 @@ def test_paths_become_lines(paths: list[str], lines: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "line"),
+    ("first", "second", "lines"),
     [
-        ("/work/out/page-2026-11-19T22-29-52-484Z.yml", "$CWD/out/**"),
-        ("/srv/data/store.jsonl.9f2fff499d980eab.tmp", "/srv/data/**"),
-        ("/srv/data/1790000000.log", "/srv/data/**"),
-        ("/srv/data/store.jsonl", "/srv/data/store.jsonl"),
-        ("/srv/data/facade-1", "/srv/data/facade-1"),
-        ("/work/page-2026-11-19.yml", "$CWD/page-2026-11-19.yml"),
-        ("/home/ada/1790000000.log", "$HOME/1790000000.log"),
-        ("/etc/1790000000.conf", "/etc/1790000000.conf"),
+        ("/work/out/page-2026-11-19T22-29-52-484Z.yml", "/work/out/page-2026-11-20T01-02-03-1Z.yml", ["$CWD/out/**"]),
+        ("/srv/data/store.jsonl.9f2fff499d980eab.tmp", "/srv/data/store.jsonl.03b1ff499d98aaaa.tmp", ["/srv/data/**"]),
+        (
+            "/srv/data/3f2a9c1e-0b6d-4c56-9a21-7e5d1c0a4b3f.log",
+            "/srv/data/90b4e7aa-1111-4222-8333-0a1b2c3d4e5f.log",
+            ["/srv/data/**"],
+        ),
+        ("/srv/data/1790000000.log", "/srv/data/1790000123.log", ["/srv/data/**"]),
+        (
+            "/srv/data/1790000000.log",
+            "/srv/data/1790000123.txt",
+            ["/srv/data/1790000000.log", "/srv/data/1790000123.txt"],
+        ),
+        (
+            "/srv/data/1790000000.log",
+            "/srv/other/1790000123.log",
+            ["/srv/data/1790000000.log", "/srv/other/1790000123.log"],
+        ),
+        ("/srv/data/store.jsonl", "/srv/data/store.txt", ["/srv/data/store.jsonl", "/srv/data/store.txt"]),
+        ("/srv/data/facade-1", "/srv/data/facade-2", ["/srv/data/facade-1", "/srv/data/facade-2"]),
+        ("/home/ada/1790000000.log", "/home/ada/1790000001.log", ["$HOME/1790000000.log", "$HOME/1790000001.log"]),
+        ("/etc/1790000000.conf", "/etc/1790000001.conf", ["/etc/1790000000.conf", "/etc/1790000001.conf"]),
     ],
 )
-def test_a_written_file_that_is_named_anew_each_time_stands_for_its_folder(path: str, line: str) -> None:
-    assert list(generalise([path], PLACES, written=True)) == [line]
-    assert next(iter(generalise([path], PLACES))).endswith(path.rpartition("/")[2])
+def test_written_files_that_are_named_anew_each_time_stand_for_their_folder(
+    first: str, second: str, lines: list[str]
+) -> None:
+    assert list(generalise([first, second], PLACES, written=True)) == lines
+    alone = list(generalise([first], PLACES, written=True))
+    assert alone[0].endswith(first.rpartition("/")[2])  # it may be a file like any other
+    assert len(generalise([first, second], PLACES)) == 2
 
 
 @pytest.mark.parametrize("path", ["/", "/etc", "/home/ada", "/root", "/home", "/var/lib"])

@@ -51,6 +51,7 @@ def test_nothing_seen_permits_nothing() -> None:
         "x'\"}\\",
         "\x1b]0;mine\x07",
         "- a: &b [*b]",
+        "x\0files: profile}, '*': {network: profile}}\nread: ['$HOME']\n#",
     ],
 )
 def test_names_of_servers_tools_and_files_stay_text(evil: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,8 +12,6 @@ from proxy.policy.load import load_policy
 from proxy.runtime.sandboxed_run import choose_sandbox, presets_for
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from proxy.policy.decide import CompiledPolicy
 
 
@@ -51,6 +50,19 @@ def test_the_flag_chooses_a_profile(tmp_path: Path):
     assert (named.name, named.require) == ("git", True)
     with pytest.raises(ConfigError, match="there is no sandbox profile 'nodes'"):
         choose_sandbox("nodes", policy, "files", ["x"])
+
+
+def test_a_home_or_a_folder_of_many_is_not_read_because_a_server_is_started_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    policy, home = make(tmp_path), tmp_path / "home"
+    (home / "work").mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(home))
+    for folder, read in ((home, False), (home.parent, False), (Path("/"), False), (home / "work", True)):
+        monkeypatch.chdir(folder)
+        chosen = choose_sandbox("auto", policy, "files", ["x"])
+        assert chosen is not None
+        assert ("$CWD" in chosen.profile.read) == read, folder
 
 
 def test_the_policy_counts_before_the_flag(tmp_path: Path):

@@ -198,6 +198,8 @@ def raise_limit() -> None:
     import resource
 
     resource.setrlimit(resource.RLIMIT_CORE, (1 << 20, 1 << 20))
+    if resource.getrlimit(resource.RLIMIT_CORE) != (1 << 20, 1 << 20):
+        raise PermissionError("as it was")
 
 
 def gain() -> None:

@@ -58,6 +58,8 @@ async def run(profile: SandboxProfile, command: list[str], options: dict[str, An
 
     try:
         report = await start.release(nothing)
+        if options.get("deaf") and start.refused is not None:
+            start.refused.close()
         sys.stderr.write(f"{report}\n")
     except SandboxRefusedError as error:
         sys.stderr.write(f"refused: {error}\n")

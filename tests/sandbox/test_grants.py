@@ -69,6 +69,16 @@ def test_hidden_files_are_found_inside_of_what_is_granted(home: Path):
     assert f"{home}/other" not in found.read  # split, because a file in it is hidden by its path
 
 
+def test_what_a_profile_hides_it_hides_in_every_folder_that_it_names(home: Path):
+    for name in (".tool/deep/.env", ".tool/id_rsa", ".cache/x/.env"):
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).touch()
+    lines = ["$HOME/.tool", "$HOME/.cache/x"]
+    assert granted(home, read=lines, hide=["**/.env"]).hidden == (f"{home}/.tool/deep/.env",)
+    assert granted(home, read=lines).hidden == ()
+    assert f"{home}/.tool/deep/.env" not in granted(home, read=["$HOME"], hide=["**/.env"]).hidden
+
+
 def test_sockets_that_are_not_listed_are_hidden_once_any_is(home: Path):
     (home / "work/.git").mkdir()
     paths = [home / "work/listed", home / "work/deep/other", home / "work/.git/watch"]

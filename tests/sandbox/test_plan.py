@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from proxy.sandbox.grants import Grants
@@ -45,6 +46,27 @@ def test_a_link_that_the_server_could_have_made_opens_nothing(tmp_path: Path):
     # A link beside is its owner's.
     files = plan(tmp_path, write=(str(tmp_path / "linked"),)).spec()["view"]["files"]
     assert (root, "write") in files
+
+
+def test_no_program_and_no_socket_is_opened_by_such_a_link(tmp_path: Path):
+    for name in ("root/bin", "outside"):
+        (tmp_path / name).mkdir(parents=True)
+    for name in ("root/tool", "outside/key"):
+        (tmp_path / name).touch()
+    root, key = tmp_path / "root", str(tmp_path / "outside" / "key")
+    (root / "bin" / "tool").symlink_to("../tool")
+    (root / "bin" / "made").symlink_to(key)
+    (root / "made.sock").symlink_to(key)
+    (root / "bin" / "python3").symlink_to("/usr/bin/env")
+    lines = {
+        "read": ("/usr",),
+        "exec": tuple(f"{root}/bin/{name}" for name in ("tool", "made", "python3")),
+        "sockets": (f"{root}/made.sock",),
+    }
+    spec = plan(tmp_path, write=(str(root),), **lines).spec()
+    assert key not in [path for path, _ in (*spec["view"]["files"], *spec["rules"])]
+    # A link to what it may write or read anyway opens nothing.
+    assert {(f"{root}/tool", "exec"), (os.path.realpath("/usr/bin/env"), "exec")} <= set(spec["rules"])
 
 
 def test_a_file_that_is_given_is_not_the_machines(tmp_path: Path):

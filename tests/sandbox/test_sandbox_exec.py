@@ -147,6 +147,100 @@ def test_a_step_that_fails_ends_the_start(machine: Machine, user: str) -> None:
     assert not marker.exists()
 
 
+def tried(machine: Machine, user: str, *steps: str, **options: Any) -> list[str]:
+    """Return what becomes of each step in a sandbox: its value, or the name of its error."""
+    code = "import ctypes, errno, os, resource, socket\nfrom pathlib import Path\n" + "\n".join(
+        f"try: print({step})\nexcept OSError as error: print(errno.errorcode[error.errno])" for step in steps
+    )
+    done = boxed(machine, user, ["/usr/bin/python3", "-I", "-c", code], require=True, **options)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_no_program_is_made_that_others_would_run_as_its_user(machine: Machine, user: str) -> None:
+    made = machine.root / "program"
+    made.write_text("x")
+    found = tried(
+        machine,
+        user,
+        f"os.chmod({str(made)!r}, 0o4755)",
+        f"os.fchmod(os.open({str(made)!r}, os.O_RDWR), 0o4755)",
+        f"os.chmod({made.name!r}, 0o4755, dir_fd=os.open({str(machine.root)!r}, os.O_PATH))",
+        f"os.write(os.open({str(made) + '2'!r}, os.O_CREAT | os.O_WRONLY, 0o4755), b'x')",
+        f"os.chmod({str(made)!r}, 0o700)",
+        f"os.chmod({str(machine.root)!r}, 0o2755)",  # as git does in a folder that is shared
+    )
+    assert found == ["EPERM", "EPERM", "EPERM", "1", "None", "None"]
+    assert [path for path in machine.root.iterdir() if path.stat().st_mode & 0o4000] == []
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_a_hidden_file_is_hidden_in_any_folder_that_a_line_names(machine: Machine, user: str) -> None:
+    path = machine.home / ".tool" / ".env"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("secret")
+    profile = {"extends": ["python"], "read": ["$HOME/.tool"], "hide": ["**/.env"]}
+    assert tried(machine, user, f"Path({str(path)!r}).read_text()", profile=profile) == ["EACCES"]
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_the_machines_handler_of_crashes_stays_away(machine: Machine, user: str) -> None:
+    core = "resource.RLIMIT_CORE"
+    found = tried(
+        machine,
+        user,
+        f"resource.setrlimit({core}, (0, 0))",
+        f"resource.getrlimit({core})",
+        f"resource.prlimit(0, {core}, (0, 0)) and None",
+        f"resource.prlimit(0, {core})",
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))",
+        "resource.getrlimit(resource.RLIMIT_NOFILE)",
+    )
+    # Said to be done: a program that asks for no core files need not give up.
+    assert found == ["None", "(1, 1)", "None", "(1, 1)", "None", "(64, 64)"]
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_a_socket_has_no_protocol_that_nobody_needs(machine: Machine, user: str) -> None:
+    lite = "socket.socket(socket.AF_INET, socket.SOCK_DGRAM, 136).fileno() > 0"
+    found = tried(machine, user, lite, lite.replace("136", "17"), lite.replace("136", "0").replace("DGRAM", "STREAM"))
+    assert found == ["EAFNOSUPPORT", "True", "True"]
+
+
+OWN_LISTENER = """
+import ctypes, fcntl, os, struct, threading
+libc = ctypes.CDLL(None, use_errno=True)
+steps = [(0x20, 0, 0, 0), (0x15, 0, 1, 272), (6, 0, 0, 0x7FC00000), (6, 0, 0, 0x7FFF0000)]
+code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
+program = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", len(steps), ctypes.addressof(code)))
+made, listener = threading.Event(), -1
+def answer():
+    made.wait()
+    question = bytearray(80)
+    fcntl.ioctl(listener, 0xC0502100, question, True)
+    fcntl.ioctl(listener, 0xC0182101, struct.pack("QqiI", struct.unpack_from("Q", question)[0], 0, 0, 1))
+thread = threading.Thread(target=answer, daemon=True)
+thread.start()
+libc.prctl(38, 1, 0, 0, 0)
+listener = libc.syscall(317, 1, 8, program)
+print("listener", listener >= 0)
+if listener >= 0:
+    made.set()
+print("unshared", libc.unshare(0x10000000) == 0)
+"""
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the numbers of its system calls")
+@pytest.mark.parametrize("user", USERS)
+@pytest.mark.parametrize("deaf", [False, True])
+def test_a_server_does_not_answer_for_its_own_filter(machine: Machine, user: str, deaf: bool) -> None:
+    """Also not once nobody listens outside, as while a run ends: the kernel would permit another listener then."""
+    command = ["/usr/bin/python3", "-I", "-c", OWN_LISTENER]
+    done = boxed(machine, user, command, {"extends": ["python"]}, require=True, deaf=deaf)
+    assert done.stdout.splitlines() == ["listener False", "unshared False"], done.stderr
+
+
 @pytest.mark.parametrize("user", USERS)
 def test_limits_hold(machine: Machine, user: str) -> None:
     code = (

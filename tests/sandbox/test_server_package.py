@@ -43,6 +43,26 @@ def test_a_link_among_later_files_brings_nothing(tmp_path: Path):
     assert not [path for path in found if "elsewhere" in path or path.endswith("data.json")]
 
 
+def test_what_the_server_could_have_chosen_brings_nothing_outside_of_what_it_writes(tmp_path: Path):
+    make(tmp_path, "all/package.json", "all/work/src/main.py", "all/work/sub/pyproject.toml", "all/work/sub/main.py")
+    make(tmp_path, "elsewhere/main.py", "elsewhere/pyproject.toml")
+    work = tmp_path / "all" / "work"
+    (work / "linked").symlink_to(tmp_path / "elsewhere")
+    (work / "link.py").symlink_to(tmp_path / "elsewhere" / "main.py")
+
+    def found(*words: str, writable: tuple[str, ...] = (str(work),)) -> set[str]:
+        paths = package_of("/usr/bin/python3", ["python3", *words], str(tmp_path), str(work), writable)
+        return {path for path in paths if path.startswith(str(tmp_path))}
+
+    assert found("src/main.py") == {f"{work}/src/main.py"}
+    assert found("src/main.py", writable=()) == {f"{work}/src/main.py", f"{tmp_path}/all"}
+    assert found("sub/main.py") == {f"{work}/sub/main.py", f"{work}/sub"}
+    assert found("link.py") == found("linked/main.py") == set()
+    # What it cannot change is its owner's word.
+    outside = str(tmp_path / "elsewhere" / "main.py")
+    assert found(outside, "linked/main.py") == {outside, f"{tmp_path}/elsewhere"}
+
+
 def test_a_virtual_environment_brings_itself(tmp_path: Path):
     make(tmp_path, "venv/bin/python", "bin/tool")
     assert str(tmp_path / "venv") in package_of(str(tmp_path / "venv/bin/python"), ["python"], str(tmp_path), "/")
@@ -55,6 +75,10 @@ def test_roots_are_the_folders_of_the_command_line(tmp_path: Path):
     assert roots_of(["server", str(tmp_path / "a"), "--flag", "b"], home, home) == (f"{home}/a", f"{home}/b")
     assert roots_of(["server"], home, f"{home}/a") == (f"{home}/a",)
     assert roots_of(["server"], home, home) == ()
+    (tmp_path / "a" / "stdio").symlink_to(tmp_path / "b")
+    assert roots_of(["server", "stdio"], home, f"{home}/a") == (f"{home}/a",)
+    assert roots_of(["server", f"{home}/b", "stdio"], home, f"{home}/a") == (f"{home}/b",)
+    assert roots_of(["server", "a/stdio"], home, home) == (f"{home}/a/stdio",)  # a home is never a server's to write
 
 
 def test_a_script_brings_the_interpreter_that_its_first_line_names(tmp_path: Path):

@@ -14,8 +14,23 @@ def decide(
     machine: str, number: int, *arguments: int, unix: bool = False, inet: bool = True, exec_off: bool = True
 ) -> int:
     """Return the error that a call gets; 0 where it passes."""
+    found = outcome(machine, number, *arguments, unix=unix, inet=inet, exec_off=exec_off)
+    return 0 if found == ALLOW else found & ~REFUSE
+
+
+def outcome(
+    machine: str,
+    number: int,
+    *arguments: int,
+    unix: bool = False,
+    inet: bool = True,
+    exec_off: bool = True,
+    upper: int = 0,
+) -> int:
+    """Return what the filter says of a call; `upper` is the upper half of its third argument."""
     words = {0: number, 4: ARCHITECTURES[machine][0]}
     words |= {16 + 8 * place: value for place, value in enumerate(arguments)}
+    words[16 + 8 * 2 + 4] = upper
     steps = make_filter(machine, unix=unix, inet=inet, memfd_exec_off=exec_off)
     accumulator = position = 0
     while True:
@@ -33,7 +48,7 @@ def decide(
             case filters.ANY_BIT:
                 position += true if accumulator & operand else false
             case _:
-                return 0 if operand == ALLOW else operand & ~REFUSE
+                return operand
 
 
 @pytest.mark.parametrize("machine", ARCHITECTURES)
@@ -45,6 +60,8 @@ def test_what_nobody_needs_is_refused_and_the_rest_passes(machine: str):
     for known in filters.UNKNOWN.values():
         assert decide(machine, known[column]) == errno.ENOSYS
     assert decide(machine, filters.X32 + 1) == errno.ENOSYS
+    assert decide(machine, filters.FIRST_UNKNOWN) == errno.ENOSYS
+    assert decide(machine, filters.FIRST_UNKNOWN - 1) == 0
     assert decide(machine, 0) == 0
 
 
@@ -69,6 +86,7 @@ def test_arguments_are_looked_at(machine: str):
         assert decide(machine, made, family, 1 | 0o2000000) == 0
         assert decide(machine, made, family, 3 | 0o2000000) == errno.EPERM
         assert decide(machine, made, family, 1, inet=False) == errno.EAFNOSUPPORT
+        assert [each for each in range(300) if decide(machine, made, family, 2, each) == 0] == [*filters.PROTOCOLS]
     assert decide(machine, made, filters.NETLINK, 3, 0) == 0
     assert decide(machine, made, filters.NETLINK, 3, 9) == errno.EAFNOSUPPORT
     for family in (17, 38, 40):  # packets, the kernel's cryptography, virtual machines
@@ -79,6 +97,29 @@ def test_arguments_are_looked_at(machine: str):
     assert decide(machine, memfd, 0, 1, exec_off=False) == errno.ENOSYS
     assert decide(machine, memfd, 0, filters.MFD_NOEXEC_SEAL, exec_off=False) == 0
     assert decide(machine, filters.IOCTL[column], 0, filters.TIOCSTI) == errno.EPERM
+
+
+@pytest.mark.parametrize("machine", ARCHITECTURES)
+def test_limits_modes_and_listeners_are_looked_at(machine: str):
+    column = ARCHITECTURES[machine][1]
+    for *numbers, place in filters.CHANGE_MODE.values():
+        number, before = numbers[column], (0,) * place
+        assert number is None or decide(machine, number, *before, 0o4755) == errno.EPERM
+        assert number is None or decide(machine, number, *before, 0o2755) == 0
+    install = filters.SECCOMP[column]
+    assert decide(machine, install, 1, filters.NEW_LISTENER) == errno.EPERM
+    assert decide(machine, install, 1, 1) == 0  # of all its threads
+
+
+@pytest.mark.parametrize("machine", ARCHITECTURES)
+def test_a_limit_on_core_files_is_asked_for_and_not_changed(machine: str):
+    column = ARCHITECTURES[machine][1]
+    one, of_another = filters.SET_LIMIT[column], filters.SET_LIMIT_OF[column]
+    assert outcome(machine, one, filters.RLIMIT_CORE) == filters.REFUSE  # done, as far as it is told
+    assert outcome(machine, one, 7) == ALLOW
+    assert outcome(machine, of_another, 0, 7, 1) == ALLOW
+    for new, upper, expected in ((0, 0, ALLOW), (8, 0, filters.REFUSE), (0, 8, filters.REFUSE)):
+        assert outcome(machine, of_another, 0, filters.RLIMIT_CORE, new, upper=upper) == expected
 
 
 def test_a_machine_that_is_not_known_is_an_error():
