@@ -13,6 +13,7 @@ import structlog
 from proxy.system import log_setup
 from tests.support import ca_trust, compile_once
 from tests.support.harness import Certificates, make_certificates
+from tests.support.processes import COMPILED
 
 if TYPE_CHECKING:
     from tests.support.postgres import Postgres
@@ -78,7 +79,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 hypothesis.settings.register_profile("house", deadline=None, max_examples=40)
 hypothesis.settings.load_profile("house")
 ca_trust.share()
-compile_once.share()
+compile_once.share(COMPILED)
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,7 @@
 """A real browser for tests of the console: Debian's Chromium, driven by Playwright.
 
-It is the build without a window of its own: the pages are drawn by the same engine, for half of the processor time. Use it in fixtures of a module, not of the session: while Playwright runs, no other event loop can run in its thread.
+It is the build without a window of its own: the same engine draws the pages, for half of the processor time. Use it in
+fixtures of a module, not of the session: while Playwright runs, no other event loop can run in its thread.
 """
 
 from __future__ import annotations
