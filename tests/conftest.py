@@ -66,6 +66,20 @@ LONGEST = (
     "acceptance/test_approval.py",
     "acceptance/test_learning.py",
     "console/test_learning_in_browser.py",
+    "commands/test_run_sandbox.py",
+    "daemon/test_agent_identity.py",
+    "daemon/test_idle_connections.py",
+    "runtime/test_supervisor.py",
+    "test_launcher.py",
+    "support/test_processes.py",
+    "policy/test_cost.py",
+    "wire/test_hidden_request.py",
+    "store/test_proposal_store.py",
+    "audit/test_event_store.py",
+    "redact/test_detectors.py",
+    "daemon/plain/test_limits.py",
+    "daemon/test_failures.py",
+    "runtime/test_take_over.py",
 )
 
 
