@@ -76,6 +76,7 @@ sandbox-compare: $(VENV)/.dev $(NODE) ## the same acts bare, in srt (from npm) a
 
 .PHONY: learned
 learned: $(VENV)/.dev system-packages $(NODE) tests/node/playwright/node_modules/.installed ## real servers, Playwright's among them, in the sandboxes that were learned of them; `make test` has two
+	@scripts/system-packages chromium
 	LEARNED=full $(BIN)/python -m pytest -n 0 tests/commands/test_learned_profiles.py $(ARGS)
 
 .PHONY: check

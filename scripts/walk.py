@@ -12,6 +12,7 @@ import argparse
 import http.client
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -94,7 +95,7 @@ class Server(BaseHTTPRequestHandler):
         """Log nothing."""
 
 
-def record(folder: Path, policy: str) -> list[list[tuple[str, str]]]:
+def record(folder: Path, policy: str, cache: Path | None = None) -> list[list[tuple[str, str]]]:
     """Return, for each stretch of work of the worker, the functions it entered, as (file, function)."""
     (folder / "sitecustomize.py").write_text(PROFILER)
     calls = folder / "calls.jsonl"
@@ -102,6 +103,8 @@ def record(folder: Path, policy: str) -> list[list[tuple[str, str]]]:
     threading.Thread(target=server.serve_forever, daemon=True).start()
     upstream = f"reverse:http://127.0.0.1:{server.server_port}"
     state = folder / "state"
+    if cache is not None:
+        shutil.copytree(cache, state / "cache")
     flags = ["--listen", "127.0.0.1:0", "--mode", upstream, "--state-dir", str(state), "--workers", "1"]
     flags += ["--no-fast-lane", "--policy", str(ROOT / "policies" / policy)]
     environment = {**os.environ, "PYTHONPATH": f"{folder}:{ROOT}", "WALK_FILE": str(calls)}
@@ -192,9 +195,10 @@ def main() -> None:
     # The way that every call can take, by the rules on tools alone: a profile adds what each of its parts asks about.
     parser.add_argument("--policy", default="default.yaml", help="a file of policies/ (default: %(default)s)")
     parser.add_argument("--no-picture", action="store_true", help="only print the walk")
+    parser.add_argument("--cache", type=Path, help="the cache of a state folder: detectors that are compiled already")
     flags = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        stretches = record(Path(folder), flags.policy)
+        stretches = record(Path(folder), flags.policy, flags.cache)
     walk = min(walks(stretches, "proxy/"), key=len)
     for visit in walk:
         print(f"{visit.file:40} {' '.join(visit.functions)}")

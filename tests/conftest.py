@@ -13,6 +13,7 @@ import structlog
 from proxy.system import log_setup
 from tests.support import ca_trust, compile_once
 from tests.support.harness import Certificates, make_certificates
+from tests.support.processes import COMPILED
 
 if TYPE_CHECKING:
     from tests.support.postgres import Postgres
@@ -65,6 +66,20 @@ LONGEST = (
     "acceptance/test_approval.py",
     "acceptance/test_learning.py",
     "console/test_learning_in_browser.py",
+    "commands/test_run_sandbox.py",
+    "daemon/test_agent_identity.py",
+    "daemon/test_idle_connections.py",
+    "runtime/test_supervisor.py",
+    "test_launcher.py",
+    "support/test_processes.py",
+    "policy/test_cost.py",
+    "wire/test_hidden_request.py",
+    "store/test_proposal_store.py",
+    "audit/test_event_store.py",
+    "redact/test_detectors.py",
+    "daemon/plain/test_limits.py",
+    "daemon/test_failures.py",
+    "runtime/test_take_over.py",
 )
 
 
@@ -78,7 +93,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 hypothesis.settings.register_profile("house", deadline=None, max_examples=40)
 hypothesis.settings.load_profile("house")
 ca_trust.share()
-compile_once.share()
+compile_once.share(COMPILED)
 
 
 @pytest.fixture(autouse=True)

@@ -11,12 +11,13 @@ import time
 from typing import TYPE_CHECKING
 
 from mitmproxy.addons import tlsconfig
+from mitmproxy.connection import Server
 from mitmproxy.proxy.layers.http import is_h3_alpn
 
 if TYPE_CHECKING:
     from mitmproxy.certs import CertStoreEntry
     from mitmproxy.proxy.context import Context
-    from mitmproxy.tls import ClientHelloData
+    from mitmproxy.tls import ClientHelloData, TlsData
 
 RENEWED_BEFORE = 7 * 86_400.0
 """Seconds before its end from which a certificate is no longer shown: a connection may last for days."""
@@ -35,6 +36,17 @@ class Certificates(tlsconfig.TlsConfig):
         client = tls_clienthello.context.client
         client.alpn_offers = [offer for offer in client.alpn_offers if not is_h3_alpn(offer)]
         super().tls_clienthello(tls_clienthello)
+
+    def tls_start_server(self, tls_start: TlsData) -> None:
+        """Ask the server for its host without a final dot, which is no part of a name in TLS (RFC 6066, section 3).
+
+        With one OpenSSL refuses to verify the name, this hook would fail, and the client would wait in vain.
+        """
+        server = tls_start.conn
+        assert isinstance(server, Server)
+        name = server.sni or tls_start.context.client.sni or (server.address or ("",))[0]
+        server.sni = name.removesuffix(".") or None
+        super().tls_start_server(tls_start)
 
     def get_cert(self, conn_context: Context) -> CertStoreEntry:
         """Return the certificate for the host that a client wants."""

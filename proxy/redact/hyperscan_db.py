@@ -123,16 +123,26 @@ def _add_few_ends(_index: int, _from: int, to: int, _flags: int, found: tuple[li
 
 
 def _cached(many: Sequence[str], once: Sequence[str], cache: DatabaseCache) -> Any:
-    version: str = hyperscan.__version__  # type: ignore[attr-defined]
-    # The name holds all that the database depends on, so a changed detector can never load the old patterns.
-    name = hashlib.sha256("\0".join([version, str(len(many)), *many, *once]).encode()).hexdigest()
-    if (stored := cache.get(name)) is not None:
-        # A database that cannot be loaded is damaged, or compiled for another processor.
-        with suppress(hyperscan.HyperscanError, ValueError):
-            return hyperscan.loadb(stored, hyperscan.HS_MODE_BLOCK)
-    database = compile_all(many, once)
-    cache.put(name, hyperscan.dumpb(database))
+    database = load(many, once, cache)
+    if database is None:
+        database = compile_all(many, once)
+        cache.put(_name(many, once), hyperscan.dumpb(database))
     return database
+
+
+def load(many: Sequence[str], once: Sequence[str], cache: DatabaseCache) -> Any:
+    """Return the database of these expressions; None where the cache has none that can be loaded."""
+    stored = cache.get(_name(many, once))
+    # One that cannot be loaded is damaged, or compiled for another processor.
+    with suppress(hyperscan.HyperscanError, ValueError):
+        return hyperscan.loadb(stored, hyperscan.HS_MODE_BLOCK) if stored else None
+    return None
+
+
+def _name(many: Sequence[str], once: Sequence[str]) -> str:
+    # All that the database depends on, so a changed detector can never load the old patterns.
+    version: str = hyperscan.__version__  # type: ignore[attr-defined]
+    return hashlib.sha256("\0".join([version, str(len(many)), *many, *once]).encode()).hexdigest()
 
 
 def refusal(expression: str) -> str | None:

@@ -73,7 +73,12 @@ async def _open(url: str, **options: Any) -> Any:
                 raise
             # PgBouncer refuses parameters that it cannot set again for each transaction.
         else:
-            if await _has_our_settings(connection):
+            try:
+                ours = await _has_our_settings(connection)
+            except BaseException:  # the time is up, or the server is gone: nobody else knows of this connection
+                connection.terminate()
+                raise
+            if ours:
                 return connection
             await connection.close(timeout=TIMEOUT)
         _POOLERS.add(url)

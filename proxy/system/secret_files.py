@@ -99,7 +99,8 @@ def read_or_make_key(path: Path, size: int) -> bytes:
 class FileCache:
     """A cache of the newest `limit` files in a folder. A file that cannot be read or written is a miss."""
 
-    def __init__(self, folder: Path, limit: int = 8) -> None:
+    # Far above what one start puts there: with room for one less, each start would miss what the last one dropped.
+    def __init__(self, folder: Path, limit: int = 64) -> None:
         self._folder = folder
         self._limit = limit
 
@@ -120,8 +121,8 @@ class FileCache:
 class SealedCache:
     """A cache whose entries count only with a MAC of their name and content: another's, or a damaged one, is a miss."""
 
-    def __init__(self, folder: Path, key: bytes, limit: int = 64) -> None:
-        self._files = FileCache(folder, limit)
+    def __init__(self, folder: Path, key: bytes) -> None:
+        self._files = FileCache(folder)
         self._key = key
 
     def get(self, name: str) -> bytes | None:

@@ -14,6 +14,7 @@ from tests.support.harness import (
     ServerHandle,
     environment,
     interlock_cli,
+    seed_cache,
     start_interlock,
     start_python_server,
 )
@@ -87,6 +88,7 @@ def test_a_local_server_is_called_behind_the_gate(
 ) -> None:
     interlock, _ = world
     policy = {"INTERLOCK_POLICY": str(interlock.run["policy"]), "INTERLOCK_STATE_DIR": str(tmp_path / "state")}
+    seed_cache(tmp_path / "state")
     command = ["--", *stdio_server(tmp_path / "executions")]
     told = interlock_cli("call", "files", "echo", "text=hi", "--json", *command, env=policy)
     assert told.returncode == 0, told.stderr

@@ -13,7 +13,7 @@ import pytest
 from proxy.vault.placeholder import make
 from proxy.vault.vault_file import Bindings, Entry, EnvSource, VaultFile
 from tests.commands.conftest import Run
-from tests.support.harness import environment
+from tests.support.harness import environment, seed_cache
 from tests.support.processes import start_module
 from tests.support.timeouts import PATIENCE
 
@@ -95,6 +95,7 @@ def test_what_is_not_started_is_told_by_message_and_exit_code(
 
 
 def test_a_proxy_is_started_for_the_command_and_ends_with_it(run_process: Run, tmp_path: Path) -> None:
+    seed_cache(tmp_path / "state")
     done = run_process("exec", "--up", "--", "sh", "-c", "echo $HTTPS_PROXY; curl -sS http://127.0.0.1:1/; exit 7")
     assert done.returncode == 7, done.stderr
     assert "interlock exec: the proxy saw no MCP call of agent 'agent'" in done.stderr

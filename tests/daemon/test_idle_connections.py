@@ -19,11 +19,14 @@ limits:
   - {id: few, tools: [pay], count: 5, within: 1h, per: all}
 """
 LOOKS = 40
+PAUSE = 0.2
+"""Between two looks, each of which is a process and a connection of its own."""
 HELD = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'interlock'"
 YOUNG = " AND backend_start > now() - interval '4 s'"
 
 
 def held(postgres: Postgres, url: str, more: str = "") -> int:
+    time.sleep(PAUSE)
     return int(postgres.psql(HELD + more, url))
 
 

@@ -9,9 +9,11 @@ from pydantic import SecretStr
 
 from proxy.config import Settings
 from proxy.errors import ConfigError, PolicyError
+from proxy.injection import matcher
 from proxy.redact import hyperscan_db
 from proxy.runtime import preload
 from proxy.runtime.worker_process import fork_worker
+from proxy.system.package_data import profile_file
 
 POSTGRES = SecretStr("postgresql://127.0.0.1/interlock")
 
@@ -45,11 +47,14 @@ def test_a_replica_is_never_taken_for_a_folder_that_is_alone(tmp_path: Path) -> 
         preload.preload(alone.model_copy(update={"key_encryption_key": "env:KEY"}))
 
 
+@pytest.mark.parametrize("profile", [None, "balanced", "strict"])
 def test_a_first_start_compiles_in_another_process_and_the_next_load_compiles_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    profile: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    policy = tmp_path / "policy.yaml"
-    policy.write_text("version: 1\ndefault: allow\n")
+    policy = profile_file(profile) if profile else tmp_path / "policy.yaml"
+    if not profile:
+        policy.write_text("version: 1\ndefault: allow\n")
+    monkeypatch.setattr(matcher, "_SEARCHES", {})  # nor is it kept from another test
     settings = Settings(policy=policy, state_dir=tmp_path / "state")
     assert preload.is_first_start(settings)
     assert fork_worker(0, lambda _: preload.fill_caches(settings), lambda: None).reap() == 0

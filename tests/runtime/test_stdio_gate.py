@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from tests.stdio.test_runner import INITIALIZE
-from tests.support.harness import environment
+from tests.support.harness import environment, seed_cache
 from tests.support.stdio_harness import recorder, start_run
 
 STARTS = """
@@ -25,6 +25,7 @@ main()
 
 
 def test_the_server_is_started_before_the_gate_is_imported(tmp_path: Path) -> None:
+    seed_cache(tmp_path)
     words = [sys.executable, "-c", STARTS, "run", "--state-dir", str(tmp_path), "--trace", "off", "--", "true"]
     done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60, env=environment())
     assert done.stderr.splitlines()[-1] == "started False False"
@@ -53,6 +54,7 @@ main()
 
 def test_a_server_whose_detectors_do_not_compile_gets_no_byte_and_is_ended(tmp_path: Path) -> None:
     log, pid = tmp_path / "log", tmp_path / "pid"
+    seed_cache(tmp_path / "s")
     server = ["/bin/sh", "-c", 'echo $$ > "$0"; cat > "$1"', str(pid), str(log)]
     words = [sys.executable, "-c", FAILS, "run", "--state-dir", str(tmp_path / "s"), "--trace", "off", "--", *server]
     done = subprocess.run(

@@ -1,8 +1,13 @@
-"""A stdio server that answers nothing more after one call: with `always` any call of `count`, else a large one."""
+"""A stdio server that answers nothing more after one call: with `always` any call of `count`, else a large one.
+
+The large one is busy for as long as `BUSY_SECONDS` says, and waits then: more is the same to who looks at it.
+"""
 
 from __future__ import annotations
 
+import signal
 import sys
+import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -10,13 +15,18 @@ from tiny import Tiny
 
 server = Tiny("stuck")
 ALWAYS = "always" in sys.argv
+BUSY_SECONDS = 1.2
 
 
 @server.tool("Counts up to a number", {"number": {"type": "integer"}})
 def count(number: int) -> str:
     """Do the work of a number that doubles with each one more."""
+    if number > 50:
+        enough = time.process_time() + BUSY_SECONDS
+        while time.process_time() < enough:
+            pass
     while ALWAYS or number > 50:
-        pass
+        signal.pause()
     return str(number)
 
 

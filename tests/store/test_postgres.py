@@ -13,6 +13,7 @@ import pytest
 
 from proxy.core.proposals import Consumed, State
 from proxy.errors import SchemaError, StoreUnavailableError
+from proxy.store import postgres as module
 from proxy.store.postgres import PostgresDatabase, connect, migrate, unavailable
 from proxy.store.proposal_store import Proposals
 from tests.store.test_proposal_store import NOW, commit, committed, proposal
@@ -354,3 +355,19 @@ def test_an_error_of_ours_stays_what_it_is_and_others_say_what_they_can() -> Non
     assert "first" in str(unavailable("postgresql://h/d", OSError("first\nsecond")))
     assert "second" not in str(unavailable("postgresql://h/d", OSError("first\nsecond")))
     assert "KeyError" in str(unavailable("postgresql://h/d", KeyError()))
+
+
+@pytest.mark.parametrize("error", [ConnectionResetError, asyncio.CancelledError])
+async def test_a_connection_that_breaks_while_it_is_tried_is_closed(
+    database_url: str, error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[asyncpg.Connection[Any]] = []
+
+    async def breaks(connection: asyncpg.Connection[Any]) -> bool:
+        tried.append(connection)
+        raise error
+
+    monkeypatch.setattr(module, "_has_our_settings", breaks)
+    with pytest.raises(error):
+        await module._open(database_url)
+    assert tried[0].is_closed()

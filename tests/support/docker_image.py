@@ -8,6 +8,7 @@ lock one package is installed; the others are those of the environment that the 
 from __future__ import annotations
 
 import fnmatch
+import functools
 import os
 import re
 import shlex
@@ -61,19 +62,23 @@ def _filled(text: str, values: Mapping[str, str]) -> str:
 
 def sent_to_the_builder(folder: Path) -> set[str]:
     """Return the files that .dockerignore lets through; the last pattern that fits a path counts."""
-    patterns = [line for line in (folder / ".dockerignore").read_text().splitlines() if line and line[0] != "#"]
+    lines = (folder / ".dockerignore").read_text().splitlines()
+    patterns = ["!*", *(line for line in lines if line and line[0] != "#")]  # what none fits is sent
     known = subprocess.run(["git", "ls-files", "-co"], cwd=folder, capture_output=True, text=True, check=True).stdout
-    return {path for path in known.splitlines() if not _ignored(path, patterns)}
+
+    @functools.cache  # a folder is looked at once, and not for each of its files
+    def last_fit(path: str) -> int:
+        """Return the number of the last pattern that fits the path or a folder above it."""
+        above = path.rpartition("/")[0]
+        least = last_fit(above) if above else 0
+        return next((n for n in range(len(patterns) - 1, least, -1) if _fits(path, patterns[n])), least)
+
+    return {path for path in known.splitlines() if patterns[last_fit(path)].startswith("!")}
 
 
-def _ignored(path: str, patterns: Sequence[str]) -> bool:
-    parts, ignored = Path(path).parts, False
-    above = ["/".join(parts[:depth]) for depth in range(1, len(parts) + 1)]
-    for pattern in patterns:
-        bare = pattern.removeprefix("!")
-        fits = any(fnmatch.fnmatchcase(each, bare) or fnmatch.fnmatchcase(f"/{each}", bare[2:]) for each in above)
-        ignored = not pattern.startswith("!") if fits else ignored
-    return ignored
+def _fits(path: str, pattern: str) -> bool:
+    bare = pattern.removeprefix("!")
+    return fnmatch.fnmatchcase(path, bare) or fnmatch.fnmatchcase(f"/{path}", bare[2:])
 
 
 @dataclass

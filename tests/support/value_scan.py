@@ -16,11 +16,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 HALF = 20
-# Runs, which are rare; in each of them every place is tried.
+# Runs, which are rare: one look at all of the data finds them, and the rest is done in each of them.
+_RUN = re.compile(rb"[A-Za-z0-9+/_-]{40,}")
 _PLAIN = re.compile(rb"[0-9a-f]{40,}")
 _HEX = re.compile(rb"(?:3[0-9]|6[1-6]){40,}")
-_WIDE = re.compile(rb"(?:[0-9a-f]\x00){39,}[0-9a-f]")
-_BASE64 = re.compile(rb"[A-Za-z0-9+/_-]{54,}")
 CHUNK = 1 << 24
 OVERLAP = 1 << 10
 
@@ -44,20 +43,23 @@ def _is_value(text: bytes, key: str) -> bool:
 
 
 def _candidates(data: bytes) -> Iterator[bytes]:
-    for run in _PLAIN.findall(data):
-        yield from _windows(run)
-    for run in _WIDE.findall(data):
-        yield from _windows(run[::2])
-    for run in _HEX.findall(data):
-        yield from _windows(bytes.fromhex(run.decode()))
-    for run in _BASE64.findall(data):
+    for run in _RUN.findall(data):
+        yield from _plain(run)
+        for digits in _HEX.findall(run):
+            yield from _windows(bytes.fromhex(digits.decode()))
         text = run.replace(b"-", b"+").replace(b"_", b"/")
         for start in range(4):
             whole = text[start:]
             whole = whole[:-1] if len(whole) % 4 == 1 else whole  # one character alone stands for no byte
             with contextlib.suppress(binascii.Error):
-                decoded = base64.b64decode(whole + b"=" * (-len(whole) % 4))
-                yield from (each for run in _PLAIN.findall(decoded) for each in _windows(run))
+                yield from _plain(base64.b64decode(whole + b"=" * (-len(whole) % 4)))
+    for start in range(2):  # every other byte, as UTF-16 has it
+        yield from _plain(data[start::2])
+
+
+def _plain(data: bytes) -> Iterator[bytes]:
+    for run in _PLAIN.findall(data):
+        yield from _windows(run)
 
 
 def _windows(run: bytes) -> Iterator[bytes]:
@@ -115,7 +117,10 @@ def in_files(paths: Iterable[str], key: str = "") -> list[str]:
 
 
 def in_processes(key: str = "") -> list[str]:
-    """Return whose environment, arguments or memory has the value, of all processes that can be read."""
+    """Return whose environment, arguments or memory has the value, of all processes that can be read.
+
+    Without one's own memory: that is what `in_memory` is for.
+    """
     found = []
     for pid in (each.name for each in Path("/proc").iterdir() if each.name.isdigit()):
         for part in ("environ", "cmdline"):
@@ -123,6 +128,6 @@ def in_processes(key: str = "") -> list[str]:
                 if holds(Path(f"/proc/{pid}/{part}").read_bytes(), key):
                     found.append(f"{part} of {pid}")
         with contextlib.suppress(OSError):
-            if in_memory(pid, key)[0]:
+            if int(pid) != os.getpid() and in_memory(pid, key)[0]:
                 found.append(f"memory of {pid}")
     return found

@@ -61,3 +61,15 @@ def test_a_certificate_that_ends_soon_is_made_anew(addon: Certificates, monkeypa
 
 def test_no_request_is_answered_in_a_servers_name(addon: Certificates) -> None:
     assert addon.request is None
+
+
+@pytest.mark.parametrize("asked", [None, "web.test."])
+def test_a_server_is_asked_for_its_host_without_a_final_dot(addon: Certificates, asked: str | None) -> None:
+    context = tls.context()
+    context.client.sni = "web.test."
+    context.server = tls.server("web.test.")
+    context.server.sni = asked
+    begin = TlsData(context.server, context)
+    addon.tls_start_server(begin)
+    assert begin.ssl_conn
+    assert context.server.sni == "web.test"
