@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from proxy.probe import comparison, findings, texts
 from proxy.probe.deceit import judge_deceit, judge_described_credentials
-from proxy.probe.hostile_findings import judge_attempts
+from proxy.probe.hostile_findings import judge_attempts, judge_experiments
 from proxy.probe.observation_facts import note_run
 from proxy.probe.report import ProbeReport, ToolReport, sum_up
 from proxy.probe.rulebook import rulebook
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from proxy.core.model import JsonObject
     from proxy.probe.baseline import ServerBaseline
     from proxy.probe.declared_scope import DeclaredScope
+    from proxy.probe.experiments import Planned, Proved
     from proxy.probe.findings import ProbeCall, ProbeFinding
     from proxy.probe.hostile import Attempt
     from proxy.probe.observation_facts import ProbeObservation, RunContext
@@ -51,6 +52,7 @@ class ProbeLog:
     calls: list[ProbeCall] = field(default_factory=list)
     texts: list[texts.CallText] = field(default_factory=list)
     attempts: dict[int, Attempt] = field(default_factory=dict)
+    proved: list[tuple[str, Planned, Proved]] = field(default_factory=list)  # by experiments, with the tool
     used: dict[str, str] = field(default_factory=dict)  # what a tool used up, in words
     asked: list[CallText] = field(default_factory=list)  # of the client's model or user, by the server
     later: list[tuple[str, list[JsonObject]]] = field(default_factory=list)  # when it was asked again, and its tools
@@ -122,7 +124,15 @@ class ProbeLog:
             *texts.judge_results(said, calls, self.context, rules),
             *texts.judge_asked(self.asked, self.calls, rules),
             *judge_deceit(said, calls, self.context, rules),
-            *judge_attempts(self.attempts, self.calls, seen.records, self.texts, rules),
+            *judge_attempts(
+                self.attempts,
+                self.calls,
+                seen.records,
+                self.texts,
+                rules,
+                usual=(self.context.cwd, self.context.home),
+            ),
+            *judge_experiments(self.proved, rules),
             *judge_usage(self.used, self._started(), self._exhausted(), rules),
         ]
 
