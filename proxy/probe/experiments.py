@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 
 MAX_PARAMETERS = 4
 MAX_IDS = 24
-# What a text of so few characters takes of a processor if a pattern tries all ways to read it, in seconds.
-SLOW = 0.4
+# What a text of so few characters takes of a processor if a pattern tries all ways to read it, in seconds, and by what
+# two characters more multiply it at least.
+SLOW, GROWS = 0.4, 1.7
 MAX_QUOTED = 160
 
 
@@ -332,22 +333,24 @@ _LENGTHS = (22, 26, 30, 44)
 
 
 def _pattern(_: Parameter) -> Trial:
-    """Prove that the time grows as a power of the length: a few characters more, and it takes a multiple."""
+    """Prove that the time is multiplied by every few characters more, as no work on a text this short needs."""
     for form in _SLOW_TEXTS:
-        before = 0.0
         for length in _LENGTHS:
-            text = form.format("a" * length, "1" * length, " " * length)
-            seconds = (yield text).seconds
-            if seconds < SLOW:
-                before = seconds
+            if (yield _repeated(form, length)).seconds < SLOW:
                 continue
-            again = (yield text).seconds
-            shuffled = (yield "".join(secrets.choice(string.ascii_letters) for _ in text)).seconds
-            if max(before, shuffled) * 3 < min(seconds, again) and min(seconds, again) >= SLOW:
-                told = f"{len(text)} characters take {min(seconds, again):.1f} s of processor time"
-                return Proved("uses-up-machine", f"Seen: {told}, {max(before, shuffled):.2f} s with a few less")
+            shortest = (yield _repeated(form, length - 4)).seconds
+            shorter = (yield _repeated(form, length - 2)).seconds
+            again = (yield _repeated(form, length)).seconds
+            if again >= SLOW and again >= GROWS * shorter and shorter >= GROWS * shortest:
+                times = ", ".join(f"{each:.2f}" for each in (shortest, shorter, again))
+                told = f"{length - 4}, {length - 2} and {length} characters take {times} s of processor time"
+                return Proved("uses-up-machine", f"{_repeated(form, length)!r}: {told}")
             break
     return None
+
+
+def _repeated(form: str, length: int) -> str:
+    return form.format("a" * length, "1" * length, " " * length)
 
 
 def _is_text(parameter: Parameter) -> bool:

@@ -113,9 +113,14 @@ def attempts(tool: JsonObject, samples: SampleFiles, bait: Bait, *, sql: bool = 
     bare = [each.arguments for each in inputs if each.label == "required"]
     about = _words(f"{tool.get('name', '')} {tool.get('description', '')}")
     found: list[Attempt] = []
+    tried: list[tuple[str, JsonObject]] = []
     # One input after another: where there are too many, each text has been tried in the first.
     for arguments in [*bare, *(each for each in bases if each not in bare)]:
         for name in (each for each in _texts(bases) if each in arguments):
+            beside = (name, {other: value for other, value in arguments.items() if other != name})
+            if beside in tried:
+                continue
+            tried.append(beside)
             described = _words(f"{name} {_described(root, name)}")
             runs = not EXEC_PARAMETERS.isdisjoint(split_words(name))
             made = (_put(arguments, name, each) for each in _payloads(described, about, bait, runs=runs, sql=sql))

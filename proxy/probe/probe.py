@@ -404,6 +404,7 @@ class Probe:
             for planned in plan(tool.definition, samples, said, ids, sql=sql):
                 if planned.experiment.last is last and not tool.hangs and await self._try(client, tool, planned):
                     return True
+        await self._settle()
         return False
 
     async def _try(self, client: McpClient, tool: _Tool, planned: Planned) -> bool:
@@ -413,20 +414,21 @@ class Probe:
             value = next(trial)
             while (arguments := planned.put(value)) is not None and not tool.hangs:
                 before = self._usage.cpu
-                if await self._ends_it(client, tool, Input(planned.experiment.label, arguments)):
+                # Only its answer counts here: what it does meanwhile belongs to no call that is judged by its acts.
+                if await self._ends_it(client, tool, Input(planned.experiment.label, arguments), settled=False):
                     return True
                 value = trial.send(Answer(self._said, self._usage.cpu - before))
         except StopIteration as done:
             self._log.proved += [(tool.name, planned, done.value)] if done.value is not None else []
         return False
 
-    async def _ends_it(self, client: McpClient, tool: _Tool, each: Input) -> bool:
+    async def _ends_it(self, client: McpClient, tool: _Tool, each: Input, *, settled: bool = True) -> bool:
         """Call a tool, and return whether that was the last answer of the server."""
-        outcome = await self._call(client, tool, each)
+        outcome = await self._call(client, tool, each, settled=settled)
         tool.results += [CallResult(each.label, outcome)] if outcome == "timeout" else []
         return outcome == "gone" or self._stuck
 
-    async def _call(self, client: McpClient, tool: _Tool, each: Input) -> str:
+    async def _call(self, client: McpClient, tool: _Tool, each: Input, *, settled: bool = True) -> str:
         key = json.dumps(each.arguments, sort_keys=True, default=str)
         self._observer.begin(len(self._log.calls))
         scope = declare_call(tool.scope, each.arguments, self._workspace.cwd)
@@ -440,7 +442,8 @@ class Probe:
         except tuple(OUTCOMES) as error:
             outcome, self._said = OUTCOMES[type(error)], str(error)
         self._log.asked += [texts.CallText(len(self._log.calls) - 1, text) for text in client.take_asked()]
-        await self._settle()
+        if settled:
+            await self._settle()
         self._note_usage(tool.name, timed_out=outcome == "timeout")
         # Else each call after it would time out as well, and be blamed for what the server is still busy with.
         self._stuck = outcome == "timeout" and not await self._answers(client)
