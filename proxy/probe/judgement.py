@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from proxy.probe.rulebook import Rulebook
     from proxy.probe.texts import CallText
 
+LEAKS = ("credential-shown", "own-limit-broken")
+
 
 @dataclass(frozen=True, slots=True)
 class JudgedTool:
@@ -119,11 +121,13 @@ class ProbeLog:
         sought = [each for each in seen.sought if each.call is not None and each.call < self.judged]
         said = [each for each in self.texts if each.call < self.judged]
         records = [*self._records(self.judged), *sought]
+        deceits = list(judge_deceit(said, calls, self.context, rules))
         return [
             *findings.judge(records, calls, self._outside_calls(), self.context, rules),
             *texts.judge_results(said, calls, self.context, rules),
             *texts.judge_asked(self.asked, self.calls, rules),
-            *judge_deceit(said, calls, self.context, rules),
+            *deceits,
+            *self._leaks(deceits, rules),
             *judge_attempts(
                 self.attempts,
                 self.calls,
@@ -135,6 +139,14 @@ class ProbeLog:
             *judge_experiments(self.proved, rules),
             *judge_usage(self.used, self._started(), self._exhausted(), rules),
         ]
+
+    def _leaks(self, known: Sequence[ProbeFinding], rules: Rulebook) -> list[ProbeFinding]:
+        """Find credentials that only a malicious caller is shown: in an error, or in a record that nobody asked for."""
+        # What runs commands shows a malicious caller whatever he asks for, and says so.
+        late = [each for each in self.texts if each.call >= self.judged and not self.calls[each.call].scope.executes]
+        found = judge_deceit(late, self.calls, self.context, rules)
+        before = {(each.tool, each.rule) for each in known}
+        return [each for each in found if each.rule in LEAKS and (each.tool, each.rule) not in before]
 
     def _judge_later(self, manifest: Sequence[JsonObject], rules: Rulebook) -> list[ProbeFinding]:
         """Judge what the server said of its tools when it was asked again, as far as that is new."""
