@@ -286,8 +286,8 @@ for line in sys.stdin:
         sampling = {"jsonrpc": "2.0", "id": "s1", "method": "sampling/createMessage", "params": {}}
         print(json.dumps({"jsonrpc": "2.0", "method": "notifications/message", "params": {}}))
         print(json.dumps(sampling), flush=True)
-        answer = json.loads(sys.stdin.readline())
-        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": {"told": answer["error"]["code"]}}), flush=True)
+        told = {"told": json.loads(sys.stdin.readline())["error"]["code"]}
+        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": told}), flush=True)
 """
 
 

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from proxy.probe.synthesise import SampleFiles
 
 type Proof = Literal["ran", "shown", "opened", "reached", "complained", "filtered", "wrote", "headed", "placed"]
-MAX_CALLS = 240
+# So many for all parameters in one input, and for these in further ones.
+MAX_CALLS, MAX_VARIED = 280, 160
 MAX_PARAMETERS = 6
 # So many items of a list, none of them long, are no reason to use up a machine; and neither is a number of this size,
 # except where the work doubles with each one more.
@@ -116,6 +117,8 @@ def attempts(tool: JsonObject, samples: SampleFiles, bait: Bait, *, sql: bool = 
     tried: list[tuple[str, JsonObject]] = []
     # One input after another: where there are too many, each text has been tried in the first.
     for arguments in [*bare, *(each for each in bases if each not in bare)]:
+        if len(found) >= MAX_VARIED:
+            break
         for name in (each for each in _texts(bases) if each in arguments):
             beside = (name, {other: value for other, value in arguments.items() if other != name})
             if beside in tried:

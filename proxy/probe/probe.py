@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from proxy.probe.hostile import Bait
     from proxy.probe.observation_facts import ProbeObservation, RunContext
 
+NETWORK = (Capability.NET_CONNECT, Capability.NET_DNS)
 QUIET_SECONDS, SETTLE_LOOKS = 0.03, 40
 LIST_SECONDS = 20.0
 STOP_SECONDS = 2.0
@@ -398,7 +399,9 @@ class Probe:
         """Make the experiments that suit each tool; return whether the server has ended."""
         ids = source_ids(own_sources(self._observer.code_read(), self._plan.command))
         samples = self._workspace.samples()
-        for tool in tools:
+        # What another machine would answer nobody answers here: there is nothing to compare.
+        connecting = self._connecting()
+        for tool in (each for each in tools if each.name not in connecting):
             restore_documents(self._workspace.home)
             said = [each.text for each in self._log.texts if self._log.calls[each.call].tool == tool.name]
             for planned in plan(tool.definition, samples, said, ids, sql=sql):
@@ -406,6 +409,11 @@ class Probe:
                     return True
         await self._settle()
         return False
+
+    def _connecting(self) -> set[str]:
+        """Return the tools that honest calls led to another machine."""
+        calls = (each.call for each in self._log.honest_records() if each.observation.capability in NETWORK)
+        return {self._log.calls[call].tool for call in calls if call is not None}
 
     async def _try(self, client: McpClient, tool: _Tool, planned: Planned) -> bool:
         """Make one experiment, and return whether it was the last answer of the server."""
