@@ -141,8 +141,10 @@ def _acted(attempt: Attempt, record: ProbeObservation) -> bool:
         case "wrote":
             return seen.capability is Capability.FS_WRITE and path == attempt.token and seen.ok
         case "headed":
-            head = bytes(seen.data).partition(b"\r\n\r\n")[0]
-            return seen.capability is Capability.NET_CONNECT and attempt.token.encode() in head
+            # In a protocol without headers a line break is a text's own.
+            line, _, rest = seen.data.partition(b"\r\n\r\n")[0].partition(b"\r\n")
+            asked = seen.capability is Capability.NET_CONNECT and b" HTTP/1." in line
+            return asked and attempt.token.encode() in b"\r\n" + rest
         case _:
             return False
 

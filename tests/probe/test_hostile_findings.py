@@ -118,6 +118,7 @@ def test_an_option_acts_if_its_program_wrote_or_read_what_it_says() -> None:
 def test_a_line_of_a_header_counts_in_a_header_alone() -> None:
     sent = b"GET / HTTP/1.1\r\nX-Title: qm\r\nqm: 1\r\n\r\n"
     assert rules("headed", "\r\nqm: 1", record(1, "net.connect", "send", data=sent)) == ["argument-in-query"]
+    assert rules("headed", "\r\nqm: 1", record(1, "net.connect", "send", data=b"qm\r\nqm: 1")) == []
     body = b"POST / HTTP/1.1\r\nHost: x\r\n\r\nqm\r\nqm: 1"
     assert rules("headed", "\r\nqm: 1", record(1, "net.connect", "send", data=body)) == []
 
