@@ -329,7 +329,7 @@ def _may_pollute(parameter: Parameter) -> bool:
 
 # Texts that nested repetitions read in many ways, and that fit at no end.
 _SLOW_TEXTS = ("{0}~", "{1}~", "{2}~", "a@{0}~", "http://{0}~")
-_LENGTHS = (22, 26, 30, 44)
+_LENGTHS = (22, 26, 30, 34, 38, 44)
 
 
 def _pattern(_: Parameter) -> Trial:
