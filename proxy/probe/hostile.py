@@ -2,7 +2,7 @@
 
 A tool that puts an argument into a command, a template or a path does what whoever writes the argument wants: a page
 that the model has read, for one. Honest inputs never show that. These do nothing but start `/bin/echo`, calculate a
-product, or open a canary.
+product, write an empty file to /tmp, look up a name of their own, or open a canary.
 """
 
 from __future__ import annotations
