@@ -77,8 +77,20 @@ class Server:
         self.process.stdin.flush()
         while True:
             found: dict[str, Any] = json.loads(self._line())
-            if found.get("id") == self._last and "method" not in found:
+            if "method" in found:
+                self._refuse(found)
+            elif found.get("id") == self._last:
                 return found
+
+    def _refuse(self, request: dict[str, Any]) -> None:
+        """Refuse what the server asks the client for (sampling, elicitation, roots): it waits for an answer else."""
+        if "id" in request:
+            assert self.process.stdin
+            error = {"code": -32601, "message": "this client does not do that"}
+            self.process.stdin.write(
+                json.dumps({"jsonrpc": "2.0", "id": request["id"], "error": error}).encode() + b"\n"
+            )
+            self.process.stdin.flush()
 
     def tell(self, method: str) -> None:
         """Send a notification."""

@@ -19,6 +19,8 @@ from bench.histogram import Histogram
 from bench.install import Installed
 from bench.load import Spec
 from bench.processes import StartError, started, wait_until
+from bench.sandbox_compare import Server
+from bench.sandbox_ways import WAYS, Place
 from bench.servers import servers
 from tests.support.timeouts import PATIENCE
 from tests.support.trail_reader import read_trail
@@ -274,3 +276,22 @@ def test_every_workload_of_the_plan_is_there_once() -> None:
     targets = re.findall(r"^(bench[a-z-]*):", (report.ROOT / "Makefile").read_text(), re.MULTILINE)
     assert len(targets) == 4
     assert all(f"make {target} " in report.PAGE.read_text() for target in targets)
+
+
+ASKS = """
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "method" in asked:
+        sampling = {"jsonrpc": "2.0", "id": "s1", "method": "sampling/createMessage", "params": {}}
+        print(json.dumps({"jsonrpc": "2.0", "method": "notifications/message", "params": {}}))
+        print(json.dumps(sampling), flush=True)
+        told = {"told": json.loads(sys.stdin.readline())["error"]["code"]}
+        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": told}), flush=True)
+"""
+
+
+def test_what_a_server_asks_of_its_client_is_refused_at_once(tmp_path: Path) -> None:
+    place = Place(tmp_path, tmp_path, tmp_path, tmp_path, tmp_path)
+    with Server(place, WAYS["bare"], [sys.executable, "-c", ASKS]) as server:
+        assert server.ask("tools/call", name="summarise")["result"] == {"told": -32601}

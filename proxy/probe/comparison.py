@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from typing import TYPE_CHECKING
 
-from proxy.gate.tool_descriptions import find_hidden
+from proxy.gate.tool_descriptions import find_hidden, strings
 from proxy.gate.tool_pins import changed_fields, print_tool
 from proxy.probe.findings import MAX_EVIDENCE, MAX_TARGETS, counts, from_rule
 from proxy.trace.capability import Capability
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
     from proxy.probe.observation_facts import ProbeObservation, RunContext
     from proxy.probe.rulebook import Rulebook
 
+# No layout needs so many between two words.
+MANY_BLANKS, MANY_LINES = 80, 25
+_PUSHED_AWAY = re.compile(
+    rf"\S[^\S\n]{{{MANY_BLANKS},}}\S|\S(?:[^\S\n]{{0,200}}\n){{{MANY_LINES + 1},}}[^\S\n]{{0,200}}\S"
+)
 NETWORK = frozenset({str(Capability.NET_CONNECT), str(Capability.NET_DNS)})
 
 
@@ -26,13 +32,22 @@ def judge_manifest(
 ) -> list[ProbeFinding]:
     """Check the tools' definitions, and compare them with those `known` from when they were last accepted."""
     hidden, changed = rulebook.get("hidden-characters"), rulebook.get("manifest-changed")
-    hidden_in = {str(tool.get("name")): find_hidden(tool)[:MAX_EVIDENCE] for tool in tools}
+    hidden_in = {str(tool.get("name")): (*find_hidden(tool), *_pushed_away(tool))[:MAX_EVIDENCE] for tool in tools}
     found = [from_rule(hidden, name, None, evidence=where) for name, where in hidden_in.items() if where]
     if known is None:
         return found
     now = {str(tool.get("name")): tool for tool in tools}
     changes = {name: _changes(known.get(name), now.get(name)) for name in dict.fromkeys([*now, *known])}
     return found + [from_rule(changed, name, None, change) for name, change in changes.items() if change is not None]
+
+
+def _pushed_away(tool: JsonObject) -> tuple[str, ...]:
+    """Return the places of a definition where a window ends before the text does."""
+    return tuple(
+        f"{path}: text after {MANY_BLANKS} blanks or {MANY_LINES} empty lines"
+        for path, text in strings(tool)
+        if _PUSHED_AWAY.search(text)
+    )
 
 
 def judge_meanwhile(

@@ -17,7 +17,7 @@ from proxy.redact.detector_catalog import builtin
 from proxy.redact.scan import Scanner
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from proxy.core.model import JsonObject
     from proxy.probe.declared_scope import DeclaredScope
@@ -90,7 +90,7 @@ def _told(text: str, scope: DeclaredScope, context: RunContext) -> Iterator[tupl
     plain = find_plain(text, scope.texts) if _ENCRYPTS.search(" ".join(scope.words)) else None
     if plain:
         yield "encryption-that-is-none", plain
-    declared = scope.environment or not _ABOUT_CREDENTIALS.isdisjoint(scope.words)
+    declared = scope.environment or speaks_of_credentials(scope.words)
     if declared and not scope.guarded:
         return
     shown = [kind for secret, kind in credentials(text).items() if not _is_known(secret, scope, context)]
@@ -132,18 +132,36 @@ def _decodings(text: str) -> Iterator[tuple[str, str]]:
 
 def credentials(text: str) -> Mapping[str, str]:
     """Return the credentials in a text, each with the name of its kind."""
-    scanner, chosen = _scanner()
+    return _scan(text, ("secrets",))
+
+
+def personal_numbers(text: str) -> Mapping[str, str]:
+    """Return the numbers of cards, accounts and social insurance in a text, each with the name of its kind."""
+    return _scan(text, ("pii.card", "pii.iban", "pii.us-ssn"))
+
+
+def contacts(text: str) -> Mapping[str, str]:
+    """Return the addresses and telephone numbers in a text, each with the name of its kind."""
+    return _scan(text, ("pii.email", "pii.phone"))
+
+
+def speaks_of_credentials(words: Iterable[str]) -> bool:
+    """Return whether someone with these words has credentials to show, or makes them."""
+    return not _ABOUT_CREDENTIALS.isdisjoint(words)
+
+
+def _scan(text: str, kinds: tuple[str, ...]) -> Mapping[str, str]:
+    scanner = _scanner()
     data = text.encode("utf-8", "replace")
     return {
         data[each.start : each.end].decode("utf-8", "replace"): scanner.catalog.detectors[each.detector].id
-        for each in scanner.matches(data, chosen)
+        for each in scanner.matches(data, scanner.catalog.select(kinds))
     }
 
 
 @functools.cache
-def _scanner() -> tuple[Scanner, frozenset[int]]:
-    catalog = builtin()
-    return Scanner(catalog), catalog.select(["secrets"])
+def _scanner() -> Scanner:
+    return Scanner(builtin())
 
 
 def _is_known(secret: str, scope: DeclaredScope, context: RunContext) -> bool:

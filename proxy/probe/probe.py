@@ -16,6 +16,7 @@ from proxy.errors import ConfigError, ServerError, TracingError
 from proxy.probe import findings, texts
 from proxy.probe.canary import restore_documents
 from proxy.probe.declared_scope import DeclaredScope, declare_call, declare_server, declare_tool
+from proxy.probe.experiments import Answer, Planned, plan
 from proxy.probe.fifo import reading
 from proxy.probe.hostile import attempts, crowds, takes_sql
 from proxy.probe.judgement import JudgedTool, ProbeLog, describe_server
@@ -26,7 +27,7 @@ from proxy.probe.report import CallResult, ProbeReport, add_findings
 from proxy.probe.rulebook import rulebook
 from proxy.probe.second_start import list_tools_again
 from proxy.probe.sinkhole import Sinkhole, environment, plan_sinkhole
-from proxy.probe.source_words import source_variables, source_words
+from proxy.probe.source_words import source_ids, source_variables, source_words
 from proxy.probe.synthesise import Input, synthesise
 from proxy.probe.usage import Usage, judge_call, usage
 from proxy.probe.waited_words import waited_words
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from proxy.probe.hostile import Bait
     from proxy.probe.observation_facts import ProbeObservation, RunContext
 
+NETWORK = (Capability.NET_CONNECT, Capability.NET_DNS)
 QUIET_SECONDS, SETTLE_LOOKS = 0.03, 40
 LIST_SECONDS = 20.0
 STOP_SECONDS = 2.0
@@ -126,6 +128,7 @@ class Probe:
         self._tracer = 0
         self._pid = 0
         self._usage = Usage()
+        self._said = ""  # by the last call
         self._stuck = False  # whether the server answers nothing any more, though it runs
         self._judged: tuple[JudgedTool, ...] = ()
         self._stand_in: Probe | None = None
@@ -383,19 +386,57 @@ class Probe:
                 self._log.attempts[len(self._log.calls)] = each
                 if await self._ends_it(client, tool, Input(each.label, each.arguments)):
                     return
+        if await self._experiment(client, tools, sql=sql, last=False):
+            return
         # Last: what uses up the machine may leave no server for others to be tried on.
         for tool in tools:
             for crowd in crowds(tool.definition, samples):
                 if not tool.hangs and await self._ends_it(client, tool, crowd):
                     return
+        await self._experiment(client, tools, sql=sql, last=True)
 
-    async def _ends_it(self, client: McpClient, tool: _Tool, each: Input) -> bool:
+    async def _experiment(self, client: McpClient, tools: Sequence[_Tool], *, sql: bool, last: bool) -> bool:
+        """Make the experiments that suit each tool; return whether the server has ended."""
+        ids = source_ids(own_sources(self._observer.code_read(), self._plan.command))
+        samples = self._workspace.samples()
+        # What another machine would answer nobody answers here: there is nothing to compare.
+        connecting = self._connecting()
+        for tool in (each for each in tools if each.name not in connecting):
+            restore_documents(self._workspace.home)
+            said = [each.text for each in self._log.texts if self._log.calls[each.call].tool == tool.name]
+            for planned in plan(tool.definition, samples, said, ids, sql=sql):
+                if planned.experiment.last is last and not tool.hangs and await self._try(client, tool, planned):
+                    return True
+        await self._settle()
+        return False
+
+    def _connecting(self) -> set[str]:
+        """Return the tools that honest calls led to another machine."""
+        calls = (each.call for each in self._log.honest_records() if each.observation.capability in NETWORK)
+        return {self._log.calls[call].tool for call in calls if call is not None}
+
+    async def _try(self, client: McpClient, tool: _Tool, planned: Planned) -> bool:
+        """Make one experiment, and return whether it was the last answer of the server."""
+        trial = planned.experiment.trial(planned.parameter)
+        try:
+            value = next(trial)
+            while (arguments := planned.put(value)) is not None and not tool.hangs:
+                before = self._usage.cpu
+                # Only its answer counts here: what it does meanwhile belongs to no call that is judged by its acts.
+                if await self._ends_it(client, tool, Input(planned.experiment.label, arguments), settled=False):
+                    return True
+                value = trial.send(Answer(self._said, self._usage.cpu - before))
+        except StopIteration as done:
+            self._log.proved += [(tool.name, planned, done.value)] if done.value is not None else []
+        return False
+
+    async def _ends_it(self, client: McpClient, tool: _Tool, each: Input, *, settled: bool = True) -> bool:
         """Call a tool, and return whether that was the last answer of the server."""
-        outcome = await self._call(client, tool, each)
+        outcome = await self._call(client, tool, each, settled=settled)
         tool.results += [CallResult(each.label, outcome)] if outcome == "timeout" else []
         return outcome == "gone" or self._stuck
 
-    async def _call(self, client: McpClient, tool: _Tool, each: Input) -> str:
+    async def _call(self, client: McpClient, tool: _Tool, each: Input, *, settled: bool = True) -> str:
         key = json.dumps(each.arguments, sort_keys=True, default=str)
         self._observer.begin(len(self._log.calls))
         scope = declare_call(tool.scope, each.arguments, self._workspace.cwd)
@@ -404,11 +445,13 @@ class Probe:
             params = {"name": tool.name, "arguments": each.arguments}
             result = await client.request("tools/call", params, self._plan.call_seconds)
             outcome = "error" if result.get("isError") is True else "ok"
-            self._log.texts.append(texts.CallText(len(self._log.calls) - 1, texts.result_text(result)))
+            self._said = texts.result_text(result)
+            self._log.texts.append(texts.CallText(len(self._log.calls) - 1, self._said))
         except tuple(OUTCOMES) as error:
-            outcome = OUTCOMES[type(error)]
+            outcome, self._said = OUTCOMES[type(error)], str(error)
         self._log.asked += [texts.CallText(len(self._log.calls) - 1, text) for text in client.take_asked()]
-        await self._settle()
+        if settled:
+            await self._settle()
         self._note_usage(tool.name, timed_out=outcome == "timeout")
         # Else each call after it would time out as well, and be blamed for what the server is still busy with.
         self._stuck = outcome == "timeout" and not await self._answers(client)

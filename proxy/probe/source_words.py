@@ -41,6 +41,11 @@ _LIST = re.compile(
 _CONSTANT = re.compile(rf"\b[A-Z][A-Z0-9_]{{2,40}}(?::\s?\w{{1,20}})?\s{{0,4}}=\s{{0,4}}{_TEXT}")
 _KEY = re.compile(rf"{_TEXT}\s{{0,4}}:")
 _EACH = re.compile(_TEXT)
+# An identifier beside its name, and a key of a table of records.
+_RECORDS = re.compile(
+    r"""(?i:\b(?:\w{1,20}_)?id["']?\s{0,4}[:=]\s{0,4}["']?([\w-]{0,16}\d[\w-]{0,16})\b)"""
+    r"""|["']?\b([\w-]{0,16}\d[\w-]{0,16})["']?\s{0,4}:\s{0,4}\{"""
+)
 _NAME = r"[A-Z][A-Z0-9_]{1,60}"
 # A variable, and perhaps what it is compared with.
 _LOOKED_UP = re.compile(
@@ -103,6 +108,12 @@ def _words(source: str) -> Iterator[_Found]:
     for pattern, rank in ((_CONSTANT, 4), (_KEY, 5)):
         for found in pattern.finditer(source):
             yield _Found(SourceWord(found[1] or found[2]), rank, found.start())
+
+
+def source_ids(sources: Sequence[str]) -> tuple[str, ...]:
+    """Return the identifiers of the records that sources hold: `"id": 1001`, `1001: {`, `"C-17": {`."""
+    found = (each[1] or each[2] for source in sources for each in _RECORDS.finditer(source))
+    return tuple(dict.fromkeys(found))[:MAX_WORDS]
 
 
 def source_variables(sources: Sequence[str]) -> dict[str, str]:

@@ -7,7 +7,15 @@ from base64 import b64encode
 import pytest
 
 from proxy.probe.canary import Canary, CanaryWatch
-from proxy.probe.deceit import credentials, find_lure, find_plain, judge_deceit, judge_described_credentials
+from proxy.probe.deceit import (
+    contacts,
+    credentials,
+    find_lure,
+    find_plain,
+    judge_deceit,
+    judge_described_credentials,
+    personal_numbers,
+)
 from proxy.probe.declared_scope import DeclaredScope
 from proxy.probe.findings import ProbeCall
 from proxy.probe.observation_facts import RunContext
@@ -103,3 +111,9 @@ def test_a_definition_holds_no_credentials() -> None:
     deep = {"name": "b", "inputSchema": {"properties": {"key": {"default": TOKEN}}}}
     fine = {"name": "c", "description": "Sends a message. Needs a token such as ghp_..., or api_key=YOUR_KEY"}
     assert [each.tool for each in judge_described_credentials([bad, deep, fine], rulebook())] == ["a", "b"]
+
+
+def test_personal_numbers_and_contacts_are_told_by_their_kind() -> None:
+    assert set(personal_numbers("4111 1111 1111 1111 and 123-45-6789").values()) == {"pii.card", "pii.us-ssn"}
+    assert personal_numbers("order 4111 1111 1111 1112, mail a@b.example") == {}
+    assert set(contacts("a@b.example").values()) == {"pii.email"}

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from proxy.probe.hostile import (
+    ENTITY,
     LARGER,
     MANY,
     MAX_CALLS,
@@ -153,3 +154,22 @@ def test_each_text_is_tried_before_any_is_tried_again_with_other_values_beside_i
     found = attempts({"name": "show", "inputSchema": schema}, SAMPLES, BAIT)
     assert found[0].arguments.keys() == {"page"}  # the usual case: nothing else is switched on
     assert {each.parameter for each in found} == {"page", "extra", "more", "most"}
+
+
+def test_a_document_in_xml_names_a_secret_and_a_host_of_nobody() -> None:
+    found = [each for each in made(xml={"type": "string"}) if each.label == ENTITY]
+    assert {each.proof for each in found} == {"opened", "reached"}
+    assert all(each.token in each.arguments["xml"] for each in found)
+    assert ENTITY not in labels(made(title={"type": "string"}))
+
+
+def test_an_input_that_differs_in_nothing_but_the_tried_text_is_tried_once() -> None:
+    found = made(title={"type": "string"})
+    shown = [each.arguments["title"] for each in found if each.proof in ("opened", "complained")]
+    assert len(shown) == len(set(shown))
+
+
+def test_an_option_writes_to_a_file_that_nothing_else_names() -> None:
+    found = [each for each in made(title={"type": "string"}) if each.proof == "wrote"]
+    assert found
+    assert all(each.arguments["title"].endswith(each.token) and each.token.startswith("/tmp/q") for each in found)

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from proxy.probe.declared_scope import DeclaredScope
+from proxy.probe.experiments import EXPERIMENTS, Parameter, Planned, Proved
 from proxy.probe.findings import ProbeCall
-from proxy.probe.hostile import Attempt, Proof
-from proxy.probe.hostile_findings import judge_attempts
+from proxy.probe.hostile import ENTITY, OPTION, UP, Attempt, Proof
+from proxy.probe.hostile_findings import judge_attempts, judge_experiments
 from proxy.probe.rulebook import rulebook
 from proxy.probe.texts import CallText
 from tests.probe.test_findings import record
@@ -96,3 +97,60 @@ def test_a_filter_that_holds_the_callers_brackets_is_told_and_an_echo_is_not() -
     assert rules("filtered", "qm", texts=("", "no entry for (uid=qm*)(|(q=*)")) == ["argument-in-query"]
     assert rules("filtered", "qm", texts=("", "no entry for (uid=qm\\2a\\29\\28)")) == []
     assert rules("filtered", "qm", texts=("", "you said qm*)(|(q=*")) == []
+
+
+def test_an_entity_that_is_looked_up_leads_out_whatever_its_parameter_is_called() -> None:
+    opened = record(1, "fs.read", path="/h/.ssh/id_rsa")
+    assert rules("opened", "/h/.ssh/id_rsa", opened, parameter="document", label=ENTITY) == ["argument-leads-out"]
+    looked_up = record(1, "net.dns", "query", name="qm.example")
+    assert rules("reached", "qm.example", looked_up, label=ENTITY) == ["argument-leads-out"]
+    assert rules("reached", "qm.example", record(1, "net.dns", "query", name="x.example"), label=ENTITY) == []
+
+
+def test_an_option_acts_if_its_program_wrote_or_read_what_it_says() -> None:
+    wrote = record(1, "fs.write", "open", path="/tmp/qm")
+    assert rules("wrote", "/tmp/qm", wrote, label=OPTION) == ["argument-executed"]
+    assert rules("wrote", "/tmp/qm", record(1, "fs.write", "open", path="/w/--output=/tmp/qm"), label=OPTION) == []
+    opened = record(1, "fs.read", path="/h/.ssh/id_rsa")
+    assert rules("opened", "/h/.ssh/id_rsa", opened, parameter="file", label=OPTION) == ["argument-executed"]
+
+
+def test_a_line_of_a_header_counts_in_a_header_alone() -> None:
+    sent = b"GET / HTTP/1.1\r\nX-Title: qm\r\nqm: 1\r\n\r\n"
+    assert rules("headed", "\r\nqm: 1", record(1, "net.connect", "send", data=sent)) == ["argument-in-query"]
+    assert rules("headed", "\r\nqm: 1", record(1, "net.connect", "send", data=b"qm\r\nqm: 1")) == []
+    body = b"POST / HTTP/1.1\r\nHost: x\r\n\r\nqm\r\nqm: 1"
+    assert rules("headed", "\r\nqm: 1", record(1, "net.connect", "send", data=body)) == []
+
+
+@pytest.mark.parametrize(
+    ("folder", "usual", "scope", "found"),
+    [
+        ("/srv/pages", (), DeclaredScope(), ["argument-leads-out"]),
+        ("/h", ("/h", "/w"), DeclaredScope(), ["opens-any-file"]),
+        ("/w", ("/h", "/w"), DeclaredScope(), ["opens-any-file"]),
+        ("/tmp", (), DeclaredScope(), ["opens-any-file"]),
+        ("/srv/repo/docs", (), DeclaredScope(named=("/srv/repo",)), ["opens-any-file"]),
+    ],
+)
+def test_a_path_that_leaves_the_folder_which_a_tool_puts_before_it_leads_out(
+    folder: str, usual: tuple[str, ...], scope: DeclaredScope, found: list[str]
+) -> None:
+    calls = [ProbeCall("t", name, "{}", scope) for name in ("all", "name", "up")]
+    attempts = {
+        1: Attempt({}, "path", "a name in a folder", "placed", "qm.txt"),
+        2: Attempt({}, "path", UP, "opened", "/h/.ssh/id_rsa"),
+    }
+    records = [
+        record(1, "fs.read", path=f"{folder}/qm.txt", error="ENOENT"),
+        record(2, "fs.read", path="/h/.ssh/id_rsa"),
+    ]
+    assert [each.rule for each in judge_attempts(attempts, calls, records, [], rulebook(), usual=usual)] == found
+
+
+def test_what_experiments_proved_is_told_once_for_a_tool_and_a_rule() -> None:
+    planned = Planned(EXPERIMENTS[0], Parameter("id", 1, "id", "Shows it"), {}, {})
+    proved = [("t", planned, Proved("secrets-of-anybody", "pii.card of 1")) for _ in range(2)]
+    (found,) = judge_experiments(proved, rulebook())
+    assert (found.tool, found.rule, found.severity) == ("t", "secrets-of-anybody", "high")
+    assert found.evidence == ("pii.card of 1",)

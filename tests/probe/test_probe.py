@@ -18,6 +18,7 @@ from proxy.probe.baseline import ServerBaseline
 from proxy.probe.probe import Probe, ProbePlan
 from proxy.probe.report import ProbeReport
 from tests.servers.deceiving import EXPECTED as DECEITS
+from tests.servers.flawed import EXPECTED as FLAWS
 from tests.servers.misbehaving import EXPECTED, KEYRING_VALUE
 from tests.servers.waiting import EXPECTED as WAITS
 from tests.support.harness import REPOSITORY
@@ -62,6 +63,22 @@ def test_a_malicious_caller_shows_what_an_honest_one_does_not() -> None:
     assert named.keys() == {"find", "show_note"}, [each.data() for each in report.findings]
     assert found(report)["find"] == {"argument-executed"}
     assert found(report)["show_note"] == {"argument-evaluated", "argument-leads-out"}
+
+
+def test_flaws_are_proved_and_the_same_tools_without_them_are_not_blamed() -> None:
+    report = ours("flawed", hostile=True, repeats=0)
+    assert report.problem is None
+    assert found(report) == FLAWS, [each.data() for each in report.findings]
+    careful = ours("flawed", "--careful", hostile=True, repeats=0)
+    assert careful.problem is None
+    assert found(careful) == {}, [each.data() for each in careful.findings]
+
+
+def test_flaws_of_javascript_are_proved_and_the_same_tools_without_them_are_not_blamed() -> None:
+    server = str(REPOSITORY / "tests" / "node" / "servers" / "flawed.mjs")
+    report = probe(node(), server, hostile=True, repeats=0)
+    assert found(report) == {"load_session": {"argument-pollutes"}, "render": {"argument-executed"}}
+    assert found(probe(node(), server, "--careful", hostile=True, repeats=0)) == {}
 
 
 def test_what_waits_for_a_word_changes_later_or_only_answers_is_found() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from proxy.probe.source_words import MAX_WORDS, SourceWord, source_variables, source_words
+from proxy.probe.source_words import MAX_WORDS, SourceWord, source_ids, source_variables, source_words
 
 PYTHON = """
 import os
@@ -118,3 +118,11 @@ def test_a_source_that_is_written_to_stall_us_is_read_in_linear_time() -> None:
     seconds(100)
     # Eight times as much takes about eight times as long: with a square it would be sixty-four.
     assert seconds(16_000) < 30 * max(seconds(2_000), 0.005)
+
+
+def test_identifiers_of_records_are_found_beside_their_name_and_as_keys() -> None:
+    source = (
+        'X = [{ id: 1001, ownerId: 1003 }, {"user_id": "C-17"}]; Y = {"u2": {"n": 1}, 5: {}}; id = int(x); width = 300'
+    )
+    assert source_ids([source]) == ("1001", "C-17", "u2", "5")
+    assert len(source_ids(["".join(f"id: {number};" for number in range(900))])) == MAX_WORDS
