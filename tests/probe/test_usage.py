@@ -40,6 +40,7 @@ def test_processor_time_and_memory_of_what_a_process_started_are_seen() -> None:
         after = usage(os.getpid())
         child.stdin.close()
     assert after.cpu > before.cpu
+    assert after.busiest(before) > 0
     assert after.memory >= 200 << 20
 
 
@@ -51,13 +52,15 @@ def test_processor_time_and_memory_of_what_a_process_started_are_seen() -> None:
         (Usage(9.0, 0), False, None),
         (Usage(2.0, 0), True, None),  # it waits
         (Usage(8.0, 0), True, None),
-        (Usage(3.0, 0, waited=7.0), True, "2 s of processor time, and no answer"),  # others had the processors
-        (Usage(1.0, 0, waited=7.0), True, None),  # it did nothing
+        (Usage(3.0, 0, {2: 9.0}), True, "2 s of processor time, and no answer"),  # others had the processors
+        (Usage(3.0, 0, {1: 9.0}), True, None),  # most of that was before
+        (Usage(3.0, 0, {2: 3.0, 3: 3.0, 4: 3.0}), True, None),  # each for a while
+        (Usage(1.0, 0, {2: 9.0}), True, None),  # it did nothing
         (Usage(1.0, 0, written=MAX_WRITTEN), False, f"{MAX_WRITTEN >> 20} MB written"),
     ],
 )
 def test_a_call_uses_up_memory_or_time(after: Usage, timed_out: bool, found: str | None) -> None:
-    assert judge_call(Usage(1.0, 0), after, 10.0, timed_out=timed_out) == found
+    assert judge_call(Usage(1.0, 0, {1: 5.0}), after, 10.0, timed_out=timed_out) == found
 
 
 def test_memory_is_blamed_on_the_call_that_took_it() -> None:
