@@ -325,6 +325,12 @@ _TABLE: Final = (
         3,
         rf"\b(?:when|whenever|if|before|each_time|every_time)_(?:you|the_(?:user|agent|assistant|model))_(?:\w+_){{0,4}}(?:us|call|invok|run|send)\w{{0,4}}_(?:the_|any_)?[`'\"]?\w+[`'\"]?_{_TOOL}\b[^.\n]{{0,40}}\b(?:first|always|instead)_(?:\w+_)?(?:call|us|invok|run)\w{{0,4}}_this\b",
     ),
+    # From now on, whatever is asked.
+    (
+        "order",
+        5,
+        r"\b(?:every|each|all)_(?:one_)?(?:of_)?(?:(?:future|next)_)?(?:your|assistant|agent|model|ai)_(?:(?:assistant|future|next)_)?(?:repl(?:y|ies)|responses?|answers?|turns?)\b[^.\n]{0,60}\b(?:must|always|shall|have_to|need_to|required_to)_(?:\w+_){0,2}(?:call|invoke|execute|run|use|read|fetch|append|send|forward)\b",
+    ),
     # A shell is to be used, or a program that nobody has seen is to be run.
     ("runs-command", 3, rf"\b{_USE}_(?:the_|your_|a_)?{_SHELL}_(?:tool|function)\b"),
     ("runs-command", 4, rf"\b{_USE}_(?:the_|your_|a_)?{_SHELL}(?:_(?:tool|function))?\b[^\n]{{0,60}}{_RISKY}"),
