@@ -5,8 +5,8 @@
 ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
-# Four on two processors: much of a test is waiting, for a process to start or to end.
-PROCESSES ?= 4
+# Six on two processors: much of a test is waiting, for a process to start or to end.
+PROCESSES ?= 6
 FORKED := -p tests.support.fork_workers --forks $(PROCESSES)
 NODE := tests/node/node_modules/.installed
 AGENTDOJO := .venv-agentdojo

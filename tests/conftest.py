@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -81,6 +82,12 @@ LONGEST = (
     "daemon/test_failures.py",
     "runtime/test_take_over.py",
 )
+
+
+def pytest_configure() -> None:
+    # A shell has what it starts in the background ignore SIGINT, and every process of a test would inherit that.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
