@@ -279,7 +279,7 @@ type _Need = tuple[str, Build, Any]
 class RuleIndex:
     """The rules for a tool, and the indexes that choose among them; `certain` has the hits without a condition."""
 
-    __slots__ = ("_always", "_by_name", "_indexes", "_rules", "certain")
+    __slots__ = ("_always", "_by_name", "_indexes", "_looks_everywhere", "_rules", "certain")
 
     def __init__(self, rules: Sequence[CompiledRule]) -> None:
         self._rules = rules
@@ -288,11 +288,14 @@ class RuleIndex:
         self._always = [number for number, found in needs.items() if found is None]
         self._indexes = tuple(_indexes({number: found for number, found in needs.items() if found is not None}))
         self._by_name = tuple(group for group in self._indexes if group[0].selector is None)
+        self._looks_everywhere = len(self._by_name) < len(self._indexes) or any(
+            arg.steps == EVERYTHING for arg, _, _ in self._indexes
+        )
 
     def evaluate(self, context: EvalContext) -> list[Hit] | None:
         """Return the hits of the rules in their order; None where only rules without a condition match."""
         chosen = set(self._always)
-        plain = read_plainly(context)
+        plain = read_plainly(context) if self._looks_everywhere else None
         groups = self._by_name if plain is not None and plain.selects_nothing else self._indexes
         for arg, indexes, members in groups:
             try:
