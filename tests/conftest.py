@@ -85,10 +85,11 @@ LONGEST = (
 
 
 def pytest_configure() -> None:
-    # A shell has what it starts in the background ignore these, and every process of a test would inherit that.
-    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL)):
+    # A shell has what it starts in the background ignore some, nohup another, and every process here inherits that.
+    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGQUIT: signal.SIG_DFL, signal.SIGHUP: signal.SIG_DFL}
+    for number, handler in usual.items():
         if signal.getsignal(number) is signal.SIG_IGN:
-            signal.signal(number, usual)
+            signal.signal(number, handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
