@@ -23,7 +23,7 @@ from proxy.gate.flow_memory import OWN_BYTES, OwnWords
 from proxy.gate.flow_recall import FlowRecall
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from proxy.core.flows import FlowStore
     from proxy.core.interfaces import Redactor
@@ -102,11 +102,8 @@ class FlowGate:
         redactor: Redactor,
         recorder: EventRecorder,
         clock: Callable[[], float],
-        listed: Callable[[str], Collection[str] | None],
     ) -> None:
-        """Take `listed`, which returns all tools of a server where they are known."""
         self.policy = policy
-        self._listed = listed
         self._store = store
         self._printer = Fingerprinter(key)
         self._redactor = redactor
@@ -227,7 +224,7 @@ class FlowGate:
         if flows is None or not isinstance(value, dict):
             return ()
         call = in_flight.call
-        labels = self._labels_of(call, policy, flows)
+        labels = policy.applying(call).labels if call.method else flows.unmatched(call.server, call.agent)
         brought = {name: part for name, part in value.items() if name in ("result", "error", "params")}
         return self._marks(flows, in_flight.context, call, in_flight.call_id, labels, brought)
 
@@ -236,14 +233,8 @@ class FlowGate:
         policy, call = self.policy(), in_flight.call
         if (flows := policy.flows) is None:
             return False
-        rules = self._labels_of(call, policy, flows)
+        rules = policy.applying(call).labels if call.method else flows.unmatched(call.server, call.agent)
         return in_flight.call_id in self._noted or any(flows.lasts(rule.labels) > 0 for rule in rules)
-
-    def _labels_of(self, call: Call, policy: FlowPolicy, flows: CompiledFlows) -> Sequence[CompiledLabel]:
-        if call.method:
-            return policy.applying(call).labels
-        # It may speak of any call, but of none to a tool that the server does not have.
-        return flows.unmatched(call.server, call.agent, self._listed(call.server))
 
     def _marks(
         self,

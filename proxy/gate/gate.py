@@ -143,8 +143,7 @@ class Gate:
         seal_key = seal_key or secrets.token_bytes(KEY_BYTES)
         self.flows: FlowGate | None = None
         if flows is not None:
-            listed = catalog.listed if catalog is not None else lambda _server: None
-            self.flows = FlowGate(flows.policy, flows.store, flows.key, redactor, self.recorder, clock, listed)
+            self.flows = FlowGate(flows.policy, flows.store, flows.key, redactor, self.recorder, clock)
         self.incoming = Incoming(
             policy, self.recorder, note or (self.flows.note if self.flows is not None else no_note)
         )

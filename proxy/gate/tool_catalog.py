@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from proxy.core.model import UNSAID, Call, Context, Governed, Hints, JsonObject, PinRules
-from proxy.errors import PinsUnavailableError
 from proxy.gate.schema_check import still_fits
 from proxy.gate.task_calls import offer_task, offer_tasks
 from proxy.gate.tool_descriptions import find_hidden, find_phrases
@@ -113,14 +112,6 @@ class ToolCatalog:
         if rule is None:
             return None
         return Objection(INJECTED, f"Rule {rule}: the tool's definition speaks to the model, or cannot be examined.")
-
-    def listed(self, server: str) -> Collection[str] | None:
-        """Return every tool that a server ever listed; None where that is not known."""
-        with suppress(PinsUnavailableError):
-            known = self._pins.read(server)
-            if known is not None and known.listed and not known.listing:
-                return known.tools.keys()
-        return None
 
     def hints(self, server: str, tool: str) -> Hints:
         """Return what a server last said of a tool's nature."""

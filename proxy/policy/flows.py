@@ -22,7 +22,7 @@ from proxy.policy.text import fold
 from proxy.policy.views import NO, YES
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from proxy.core.model import Call, Hints, Json
     from proxy.policy.flow_rules import FlowRule, LabelRule, Target
@@ -43,7 +43,6 @@ class CompiledTarget:
         self._strictly = strictly
         self._fits_server = compile_servers(target.servers, strictly=strictly)
         self._fits_tool = compile_globs(target.tools)
-        self._any_tool = target.tools is None
         self._fits_method = compile_globs(target.methods or methods)
         declared: Annotations | None = getattr(target, "annotations", None)
         self._hints = [(name, value) for name, value in declared or () if value is not None]
@@ -60,10 +59,9 @@ class CompiledTarget:
         any_tool = call.tool is None and call.method.startswith(TASKS) and not self._strictly
         return self._all_of(self._fits_server(server) and (any_tool or self._fits_tool(tool)) for server, tool in names)
 
-    def fits_server(self, server: str, tools: Collection[str] | None = None) -> bool:
-        """Return whether some call of a server may be one of these, where it has no other `tools`."""
-        fits = tools is None or self._any_tool or any(map(self._fits_tool, (*tools, *(fold(tool) for tool in tools))))
-        return fits and self._takes_calls and self._fits_server(server)
+    def fits_server(self, server: str) -> bool:
+        """Return whether some call of a server may be one of these."""
+        return self._takes_calls and self._fits_server(server)
 
     def fits_host(self, server: str) -> bool:
         """Return whether a plain request to a server, its host and perhaps a port, is one of these."""
@@ -91,8 +89,8 @@ class CompiledLabel:
     def fits_call(self, call: Call) -> bool:
         return self._fits_agent(call.agent) and self._target.fits_call(call)
 
-    def fits_server(self, server: str, agent: str, tools: Collection[str] | None) -> bool:
-        return self._fits_agent(agent) and self._target.fits_server(server, tools)
+    def fits_server(self, server: str, agent: str) -> bool:
+        return self._fits_agent(agent) and self._target.fits_server(server)
 
     def fits_host(self, server: str, agent: str) -> bool:
         return self._fits_agent(agent) and self._target.fits_host(server)
@@ -261,6 +259,6 @@ class CompiledFlows:
             )
         return found
 
-    def unmatched(self, server: str, agent: str, tools: Collection[str] | None = None) -> tuple[CompiledLabel, ...]:
-        """Return the labels that what belongs to no known call of a server may bring; `tools` are all that it has."""
-        return tuple(label for label in self.labels if label.fits_server(server, agent, tools))
+    def unmatched(self, server: str, agent: str) -> tuple[CompiledLabel, ...]:
+        """Return the labels that a response to an unknown call of a server may bring."""
+        return tuple(label for label in self.labels if label.fits_server(server, agent))

@@ -15,8 +15,6 @@ import pytest
 from proxy.core.model import Forward
 from proxy.errors import StoreUnavailableError
 from proxy.gate.router import ResponseRouter
-from proxy.gate.tool_pins import Page, print_tool, take_page
-from proxy.store.pin_files import PinFiles
 from proxy.store.sqlite import SqliteDatabase
 from tests.support.flow_fixture import WIKI, FlowWorld, open_world
 
@@ -421,38 +419,3 @@ async def test_a_labelled_result_that_cannot_be_read_is_withheld(world: FlowWorl
         given = await router.store_marks(router.rewrite_whole(body.encode()))
         assert (given is None) is passes
         assert given is None or b"turbine" not in b"".join(given)
-
-
-class TestWhatBelongsToNoCall:
-    """A message on a stream of its own may speak of any call that the server could have been asked for."""
-
-    POLICY = WIKI.replace("servers: [wiki]", 'tools: ["read_page"]')
-
-    def open(self, folder: Path, *tools: str) -> FlowWorld:
-        pins = PinFiles(folder)
-        if tools:
-            listed = tuple((name, print_tool({"name": name})) for name in tools)
-            pins.update("wiki", lambda known: take_page(known, Page(listed), adopt=True, now=1.0)[0])
-        return open_world(folder, self.POLICY, pins=pins)
-
-    async def sent_on(self, world: FlowWorld) -> dict[str, Any] | None:
-        """Let the wiki server say something on its own, and send it on."""
-        router = ResponseRouter(world.gate.responses, world.context("wiki", session="s"), None)
-        said = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": PAGE}}
-        await router.store_marks(router.rewrite(json.dumps(said).encode()))
-        return await world.send("web", "post", {"body": RUN})
-
-    async def test_it_is_labelled_where_the_server_has_such_a_tool(self, tmp_path: Path) -> None:
-        assert await self.sent_on(self.open(tmp_path, "search", "read_page")) is not None
-
-    async def test_it_is_labelled_while_the_tools_are_unknown(self, tmp_path: Path) -> None:
-        assert await self.sent_on(self.open(tmp_path)) is not None
-
-    async def test_it_is_labelled_where_the_pins_cannot_be_read(self, tmp_path: Path) -> None:
-        world = self.open(tmp_path, "search")
-        for file in PinFiles(tmp_path).folder.glob("*.json"):
-            file.write_text("{broken")
-        assert await self.sent_on(world) is not None
-
-    async def test_it_is_not_labelled_where_the_server_has_no_such_tool(self, tmp_path: Path) -> None:
-        assert await self.sent_on(self.open(tmp_path, "search")) is None

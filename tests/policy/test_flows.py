@@ -83,22 +83,6 @@ def test_labels_apply_to_pages_and_to_answers_of_unknown_calls() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tools", "expected"),
-    [
-        (["search", "read_page"], ["reading", "wiki"]),
-        (["Read_Page"], ["reading", "wiki"]),
-        (["search"], ["reading"]),  # what names no tools stays
-        ([], ["reading"]),
-    ],
-)
-def test_what_belongs_to_no_call_is_not_labelled_by_tools_that_the_server_lacks(
-    tools: list[str], expected: list[str]
-) -> None:
-    assert FLOWS is not None
-    assert [label.rule.id for label in FLOWS.unmatched("wiki", "bot", tools)] == expected
-
-
-@pytest.mark.parametrize(
     ("to", "spared"),
     [
         ("ann@corp.example", True),

@@ -11,8 +11,6 @@ from proxy.core.model import Answer, AuditEvent, Context, Forward, Pass, Princip
 from proxy.flows.fingerprint import KEY_BYTES
 from proxy.gate.gate import Gate, OpenFlows
 from proxy.gate.router import ResponseRouter
-from proxy.gate.tool_catalog import ToolCatalog
-from proxy.gate.tool_pins import PinStore
 from proxy.policy.decide import CompiledPolicy
 from proxy.policy.rules import PolicyFile
 from proxy.policy.yaml_file import parse_yaml, plain_values
@@ -62,14 +60,7 @@ class Recorder:
 class FlowWorld:
     """One worker. Several may share a store."""
 
-    def __init__(
-        self,
-        policy: str,
-        database: Database,
-        key: bytes = KEY,
-        now: float = 1_763_000_000.0,
-        pins: PinStore | None = None,
-    ) -> None:
+    def __init__(self, policy: str, database: Database, key: bytes = KEY, now: float = 1_763_000_000.0) -> None:
         self.now = now
         self.policy = compiled(policy)
         self.sink = Recorder()
@@ -80,7 +71,6 @@ class FlowWorld:
             sink=self.sink,
             clock=lambda: self.now,
             flows=OpenFlows(lambda: self.policy, self.marks, key),
-            catalog=ToolCatalog(policy=lambda: self.policy, pins=pins) if pins is not None else None,
         )
         self._ids = 0
 
